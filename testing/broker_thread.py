@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 from ..broker.group.members import Presence
 from ..broker.server import Broker
 from ..common.codes import ResponseCode
+from ..common.ids import format_address
 from ..common.message import Message, ReceivedMessage
 from ..common.metadata import SubscriptionGroupConfig
 from ..common.names import retry_topic
@@ -37,8 +38,8 @@ from .faults.partition import Partition
 from .faults.request_faults import Faults
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
-from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
-from .servers import Servers, SharedServers
+from .own_clients import OWN_GROUP, Addressed, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
+from .servers import ON_THIS_MACHINE, Deployment, Servers, SharedServers
 from .views.client_requests import Requests
 from .views.consumption import ConsumptionTracker
 from .views.inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
@@ -75,16 +76,18 @@ class RocketmqBroker:
         files: Files | None = None,
         *,
         shared: SharedServers | None = None,
+        deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = {"brokerName": BROKER_NAME, **(settings or {})}
         self._thread = LoopThread(self._serve, "rocketmq-broker", shared and shared.thread)
-        self._directory = tempfile.TemporaryDirectory(prefix="rocketlet-")
+        self._deployment = deployment
+        self._directory = tempfile.TemporaryDirectory(prefix="rocketlet-", dir=deployment.directory)
         self._names = itertools.count(1)
         self._time = shared.clock if shared else MovableClock()
         self._pool: ConnectionPool
         self._added = ExitStack()
         own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
-        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first)
+        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, deployment)
         disk = self._servers.run_disk(self.on_loop)
         self.faults = Faults(self._servers.book, self._servers.log, disk, self.on_loop)
         """What goes wrong on purpose."""
@@ -131,6 +134,11 @@ class RocketmqBroker:
         """The directory of the store; it is gone after the last test."""
         return pathlib.Path(self._directory.name)
 
+    @property
+    def servers(self) -> Servers:
+        """The name server and the broker, which live on a loop of their own (``on_loop``)."""
+        return self._servers
+
     def topic(self, name: str | None = None, queues: int = 4) -> str:
         """Create a topic and return its name; without a name it is a new one, made from that of the test."""
         return self._thread.call(self._create_topic(self._choose_name(name), queues))
@@ -162,7 +170,7 @@ class RocketmqBroker:
             RocketletError: the broker does not take it.
         """
         message = make_message(topic, body, json, parts)
-        [result] = self._thread.call(send_all(self.nameserver, [(message, None)], self.name))
+        [result] = self._thread.call(self._publish([(message, None)]))
         return result
 
     def send_all(self, messages: Iterable[Message]) -> "list[SendResult]":
@@ -171,7 +179,15 @@ class RocketmqBroker:
         Raises:
             RocketletError: the broker does not take one.
         """
-        return self._thread.call(send_all(self.nameserver, [(message, None) for message in messages], self.name))
+        return self._thread.call(self._publish([(message, None) for message in messages]))
+
+    async def publish(self, messages: Sequence[Addressed]) -> "list[SendResult]":
+        """Do what ``send_all`` does without blocking the caller's event loop; messages may have numbers of queues.
+
+        Raises:
+            RocketletError: the broker does not take one.
+        """
+        return await self._thread.join(self._publish(messages))
 
     def receive(
         self, topic: str, count: int = 1, *, group: str = OWN_GROUP, tags: str = "*", timeout: float = WAIT_S
@@ -182,7 +198,8 @@ class RocketmqBroker:
             TimeoutError: there are fewer after so long; those that came are acknowledged nevertheless.
         """
         _forbid_on_event_loop("receive", "use a consumer, or await arrived(),")
-        return self._thread.call(receive(self.nameserver, ReceiveOrder(topic, tags, count, group), _ms(timeout)))
+        order = ReceiveOrder(topic, tags, count, group)
+        return self._thread.call(receive(self._servers.nameserver, order, _ms(timeout)))
 
     def load(self, path: str | os.PathLike[str]) -> int:
         """Send the messages of a file in order and return how many: an object a line, as ``own_clients`` describes.
@@ -191,7 +208,7 @@ class RocketmqBroker:
             ValueError: a line is no message; the text names it. Nothing of the file is sent.
         """
         messages = list(read_lines(pathlib.Path(path)))
-        return len(self._thread.call(send_all(self.nameserver, messages, self.name)))
+        return len(self._thread.call(self._publish(messages)))
 
     # --- looking
 
@@ -344,7 +361,8 @@ class RocketmqBroker:
         identity = str(BrokerIdentity(name, chosen.get("brokerId", "0")))
         if identity in names:
             raise ValueError(f"there is a broker {identity!r} already, these are: {', '.join(names)}")
-        added = RocketmqBroker(chosen, shared=SharedServers(self._thread, self._time, self._servers.root))
+        shared = SharedServers(self._thread, self._time, self._servers.root)
+        added = RocketmqBroker(chosen, shared=shared, deployment=self._deployment._replace(advertised_port=0))
         return self._added.enter_context(added)
 
     @contextmanager
@@ -362,6 +380,10 @@ class RocketmqBroker:
             yield partition
         finally:
             self.on_loop(lambda: self._servers.door.heal(partition))
+
+    async def join(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work on the broker's loop without blocking that of the caller, and return what it gives."""
+        return await self._thread.join(work)
 
     def on_loop(self, work: Callable[[], T]) -> T:
         """Do something on the broker's loop, and return what it returns."""
@@ -428,7 +450,7 @@ class RocketmqBroker:
     @asynccontextmanager
     async def _serve(self) -> AsyncGenerator[None]:
         async with self._servers as servers, ConnectionPool(LoopClock()) as self._pool:
-            self.nameserver, self.address = servers.nameserver, servers.broker.address
+            self.nameserver, self.address = format_address(*servers.nameserver_advertised.told), servers.broker.address
             yield
 
     async def _inspect(self, look: Callable[[Inspection], T], asked_group: str) -> T:
@@ -453,6 +475,9 @@ class RocketmqBroker:
             self._inspection().check_topic(topic)
             raise TimeoutError(f"{len(found)} of {count} messages came to {topic!r} in {limit_ms} ms") from None
 
+    async def _publish(self, messages: Sequence[Addressed]) -> "list[SendResult]":
+        return await send_all(self._servers.nameserver, messages, self.name)
+
     async def _create_topic(self, name: str, queues: int) -> str:
         header = CreateTopicHeader(
             topic=name,
@@ -474,7 +499,7 @@ class RocketmqBroker:
 
     async def _ask(self, request: Command) -> None:
         request.remark = OWN_MARK
-        reply = await self._pool.request(self.address, request, _NO_LIMIT_MS)
+        reply = await self._pool.request(self._servers.local_address, request, _NO_LIMIT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise ValueError(reply.remark)
 

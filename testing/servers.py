@@ -16,12 +16,15 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple, Self
 
+from msgspec.structs import replace
+
 from ..broker.group.members import Presence
 from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
-from ..common.ids import Address
+from ..common.ids import Address, format_address
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
+from ..remoting.transport.addresses import Advertised, local_host
 from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import LoopClock, TaskScope
 from ..store.files.files import Files
@@ -46,6 +49,25 @@ class SharedServers(NamedTuple):
     thread: LoopThread
     clock: MovableClock
     first: "Servers"
+
+
+class Deployment(NamedTuple):
+    """Where servers are that others shall reach as well, and what clients are told of that.
+
+    ``nameserver`` is how the name server is set, ``advertised_port`` what clients shall use instead of the broker's
+    port, unless 0; temporary directories are made in ``directory``.
+    """
+
+    nameserver: NameServerConfig = NameServerConfig(port=0)
+    advertised_port: int = 0
+    directory: str | None = None
+
+
+ON_THIS_MACHINE: Final = Deployment()
+
+
+class BrokerDownError(RuntimeError):
+    """The broker does not run: a test has stopped or killed it."""
 
 
 class ServerRun:
@@ -86,11 +108,17 @@ class Servers:
     """A broker, and the name server at which it registers unless it is that of another broker; a context manager."""
 
     def __init__(
-        self, settings: Mapping[str, str], files: Files, clock: MovableClock, first: "Servers | None" = None
+        self,
+        settings: Mapping[str, str],
+        files: Files,
+        clock: MovableClock,
+        first: "Servers | None" = None,
+        deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._first = first
+        self._deployment = deployment
         self.files = files
         self.log = RequestLog()
         self.book = FaultBook()
@@ -107,8 +135,11 @@ class Servers:
         self._kept_ports = ExitStack()
         self._kept_nameserver_port = ExitStack()
         self.address: Address = ("", 0)
-        self._nameserver_port = 0
+        self._nameserver_port = deployment.nameserver.port
         self.nameserver = "" if first is None else first.nameserver
+        """Where the name server is reached from here."""
+        self.nameserver_advertised = Advertised("", 0, self.address) if first is None else first.nameserver_advertised
+        """Where clients find the name server."""
 
     def __repr__(self) -> str:
         return f"<Servers of {self.name}, {'stopped' if self._broker is None else 'running'}>"
@@ -125,10 +156,16 @@ class Servers:
 
     @property
     def broker(self) -> Broker:
-        """The running broker (raises ``RuntimeError`` while there is none)."""
+        """The running broker (raises ``BrokerDownError`` while there is none)."""
         if self._broker is None:
-            raise RuntimeError(f"{self.name} does not run: restart() starts it again")
+            raise BrokerDownError(f"{self.name} does not run: restart starts it again")
         return self._broker
+
+    @property
+    def local_address(self) -> str:
+        """Where the running broker is reached from here, whatever clients are told."""
+        host, port = self.broker.advertised.bound
+        return format_address(local_host(host), port)
 
     @property
     def clients(self) -> Mapping[Connection, Presence]:
@@ -225,7 +262,8 @@ class Servers:
         if isinstance(self.files, DiskFaults):
             self.files.start(self._clock, asyncio.get_running_loop().call_soon_threadsafe)
         self.root.nameserver_door.hear_again(self.identity)
-        broker = Broker(BrokerConfig.from_java(settings), self._clock, self.files, around=self._around)
+        config = replace(BrokerConfig.from_java(settings), advertised_port=self._deployment.advertised_port)
+        broker = Broker(config, self._clock, self.files, around=self._around)
         run = ServerRun(self._tasks)
         await run.start(broker)
         broker.store.subscribe(lambda _: self.tracker.changed.set())
@@ -294,12 +332,11 @@ class Servers:
         if self._nameserver_run is not None:
             return
         self._kept_nameserver_port.close()
-        server = NameServer(
-            NameServerConfig(port=self._nameserver_port), LoopClock(), around=self.nameserver_door.around
-        )
+        config = replace(self._deployment.nameserver, port=self._nameserver_port)
+        server = NameServer(config, LoopClock(), around=self.nameserver_door.around)
         run = ServerRun(self._tasks)
         await run.start(server)
-        self._nameserver_run, self.nameserver = run, server.address
+        self._nameserver_run, self.nameserver, self.nameserver_advertised = run, server.local_address, server.advertised
         self._nameserver_port = server.advertised.bound[1]
         for servers in self.all:
             await servers.register()
@@ -315,7 +352,7 @@ class Servers:
         if run is not None:
             await run.stop()
             self.nameserver_door.end()
-            self._kept_nameserver_port = _keep_ports(("127.0.0.1", self._nameserver_port), (0,))
+            self._kept_nameserver_port = _keep_ports(self.nameserver_advertised.bound, (0,))
 
     async def register(self) -> None:
         """Have the broker tell the name server everything, and not only after a while."""

@@ -33,6 +33,7 @@ from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import AskedMemberHeader
 from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
 from ...remoting.transport.event_loop import LoopClock, wait_at_most
+from .unknown_names import UnknownNameError
 
 ASK_MS: Final = 20
 _ANSWER_MS: Final = 1_000
@@ -152,11 +153,11 @@ class ConsumptionTracker:
         """Refuse a group that nobody knows.
 
         Raises:
-            ValueError: there is none.
+            UnknownNameError: there is none.
         """
         known = self.groups()
         if group not in known:
-            raise ValueError(f"there is no consumer group {group!r}{nearest(group, known)}")
+            raise UnknownNameError(f"there is no consumer group {group!r}{nearest(group, known)}")
 
     def places(self, group: str) -> list[QueueConsumption]:
         """Return where a group is in each queue that it subscribes to or has read."""

@@ -1,0 +1,83 @@
+"""The control port as an OpenAPI document, made from its table and the types there."""
+
+from typing import Any, Final
+
+import msgspec
+
+from .answers import Refused
+from .routes import BAD, ROUTES, STATUSES, Route
+
+_PLACE: Final = "#/components/schemas/{name}"
+_JSON: Final = "application/json"
+Schema = dict[str, Any]
+
+
+def describe(version: str) -> Schema:
+    """Return the document; ``version`` is that of rocketlet."""
+    bodies = [kind for route in ROUTES for kind in (route.body, route.answer, route.query) if kind is not None]
+    found, components = msgspec.json.schema_components([Refused, *bodies], ref_template=_PLACE)
+    schemas = dict(zip(map(repr, [Refused, *bodies]), found, strict=True))
+    paths: dict[str, Schema] = {}
+    for route in ROUTES:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe_route(route, schemas, components)
+    asked = {route.query.__name__ for route in ROUTES if route.query is not None}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "rocketlet control port",
+            "version": version,
+            "description": "Time, faults, looks and waits of a broker that tests of any language use.",
+        },
+        "paths": paths,
+        "components": {"schemas": {name: schema for name, schema in components.items() if name not in asked}},
+    }
+
+
+def _describe_route(route: Route, schemas: dict[str, Schema], components: dict[str, Schema]) -> Schema:
+    described: Schema = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": [route.section],
+        "responses": _describe_answers(route, schemas),
+    }
+    if parameters := [*_number_of(route), *_query_of(route, components)]:
+        described["parameters"] = parameters
+    if route.body is not None:
+        is_needed = bool(route.body) and not _may_be_empty(route, components)
+        described["requestBody"] = {
+            "required": is_needed,
+            "content": {_JSON: {"schema": schemas[repr(route.body)]}},
+        }
+    return described
+
+
+def _may_be_empty(route: Route, components: dict[str, Schema]) -> bool:
+    return isinstance(route.body, type) and not components[route.body.__name__].get("required")
+
+
+def _describe_answers(route: Route, schemas: dict[str, Schema]) -> Schema:
+    if route.answer is None:
+        described: Schema = {"204": {"description": "It is done."}}
+    else:
+        described = {"200": {"description": "The answer.", "content": {_JSON: {"schema": schemas[repr(route.answer)]}}}}
+    refused = {"content": {_JSON: {"schema": schemas[repr(Refused)]}}}
+    for status in sorted({BAD, *route.refusals}):
+        described[str(status)] = {"description": STATUSES[status], **refused}
+    return described
+
+
+def _number_of(route: Route) -> list[Schema]:
+    if not route.has_number:
+        return []
+    return [{"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}]
+
+
+def _query_of(route: Route, components: dict[str, Schema]) -> list[Schema]:
+    if route.query is None:
+        return []
+    schema = components[route.query.__name__]
+    needed = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": field}
+        for name, field in schema["properties"].items()
+    ]
