@@ -65,8 +65,9 @@ class Orders:
         return self._leave_placed("UPDATE orders SET state = 'paid', payment = ? WHERE id = ?", payment, order_id)
 
     def cancel(self, order_id: str) -> bool:
-        """Cancel an order; tell whether it was still unpaid."""
-        return self._leave_placed("UPDATE orders SET state = 'cancelled' WHERE id = ?", order_id)
+        """Cancel an order unless it is paid; tell whether it is cancelled now."""
+        self._leave_placed("UPDATE orders SET state = 'cancelled' WHERE id = ?", order_id)
+        return self.get(order_id).state is OrderState.CANCELLED
 
     def _leave_placed(self, change: str, *values: str) -> bool:
         with self._database() as database:

@@ -30,8 +30,9 @@ final class Orders {
         return entries.replace(id, PLACED, new Entry(State.PAID, payment));
     }
 
-    /** Cancels an order; tells whether it was still unpaid. */
+    /** Cancels an order unless it is paid; tells whether it is cancelled now. */
     boolean cancel(String id) {
-        return entries.replace(id, PLACED, new Entry(State.CANCELLED, null));
+        entries.replace(id, PLACED, new Entry(State.CANCELLED, null));
+        return state(id) == State.CANCELLED;
     }
 }
