@@ -2,12 +2,11 @@
 
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-from typing import NamedTuple
 
 import pytest
+from shop_mistakes import Mistake, copy_shop, noticed
 
 EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples"
 SHOP = EXAMPLES / "shop"
@@ -16,23 +15,23 @@ SOURCES = [path for kind in ("py", "java", "go") for path in EXAMPLES.glob(f"*/*
 WAITS_FOR_TIME = re.compile(r"sleep|time\.After|time\.New|time\.Tick|parkNanos|ScheduledExecutor", re.IGNORECASE)
 
 
-class Mistake(NamedTuple):
-    """A line of the shop gone wrong, and the test that notices it in each suite."""
-
-    module: str
-    right: str
-    wrong: str
-    noticed_by: str
-
-
+COUNTER, WAREHOUSE = "shop/counter.py", "shop/warehouse.py"
 MISTAKES = (
-    Mistake("counter", '"placed", order)', '"new", order)', "test_order_is_announced"),
-    Mistake("counter", "ROLLBACK\n\n", "COMMIT\n\n", "test_declined_payment_is_not_told"),
-    Mistake("counter", "COMMIT if order.payment", "ROLLBACK if order.payment", "test_pending_payment_is_asked_about"),
-    Mistake("counter", "COMMIT if order.payment", "ROLLBACK if order.payment", "test_lost_commit_is_made_good"),
-    Mistake("counter", "PAYMENT_MS = 30 *", "PAYMENT_MS = 20 *", "test_unpaid_order_is_cancelled"),
-    Mistake("warehouse", "RETRIES = 3", "RETRIES = 2", "test_order_waits_for_stock"),
-    Mistake("warehouse", "RETRIES = 3", "RETRIES = 2", "test_order_that_cannot_be_shipped_is_a_dead_letter"),
+    Mistake(COUNTER, '"placed", order)', '"new", order)', ("test_order_is_announced",)),
+    Mistake(COUNTER, "ROLLBACK\n\n", "COMMIT\n\n", ("test_declined_payment_is_not_told",)),
+    Mistake(
+        COUNTER,
+        "COMMIT if order.payment",
+        "ROLLBACK if order.payment",
+        ("test_pending_payment_is_asked_about", "test_lost_commit_is_made_good"),
+    ),
+    Mistake(COUNTER, "PAYMENT_MS = 30 *", "PAYMENT_MS = 20 *", ("test_unpaid_order_is_cancelled",)),
+    Mistake(
+        WAREHOUSE,
+        "RETRIES = 3",
+        "RETRIES = 2",
+        ("test_order_waits_for_stock", "test_order_that_cannot_be_shipped_is_a_dead_letter"),
+    ),
 )
 
 
@@ -68,15 +67,11 @@ def test_unittest_needs_no_pytest():
 
 def test_suites_notice_what_the_shop_does_wrong(tmp_path: pathlib.Path):
     """Of a shop with a mistake in each subject, each suite fails in the tests of that subject."""
-    shop = shutil.copytree(SHOP, tmp_path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
-    for module, right, wrong, _ in dict.fromkeys(mistake._replace(noticed_by="") for mistake in MISTAKES):
-        source = shop / "shop" / f"{module}.py"
-        assert source.read_text().count(right) == 1
-        source.write_text(source.read_text().replace(right, wrong))
+    shop = copy_shop(SHOP, tmp_path / "shop", MISTAKES)
     done = run_pytest(shop, "-rfE", "--tb=no")
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     failed = set(re.findall(r"^FAILED tests/(\w+)\.py::(?:\w+::)?(\w+)", done.stdout, re.MULTILINE))
-    assert {(suite, mistake.noticed_by) for suite in SUITES for mistake in MISTAKES} <= failed
+    assert {(suite, name) for suite in SUITES for name in noticed(MISTAKES)} <= failed
     assert ("test_with_pytest", "test_paid_order_is_not_cancelled") not in failed
 
 
