@@ -27,7 +27,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
-from ...common.errors import ConfigError, RocketletError, nearest
+from ...common.errors import AddressInUseError, ConfigError, RocketletError, nearest
 from ...console.access import names_this_machine
 from ...testing.servers import BrokerDownError
 from ...testing.views.unknown_names import UnknownNameError
@@ -43,6 +43,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (UnknownNameError, UNKNOWN),
     (BrokerDownError, FORBIDDEN),
     (TimeoutError, LATE),
+    (AddressInUseError, FORBIDDEN),
     (ConfigError, BAD),
     (RocketletError, FORBIDDEN),
     (ValueError, BAD),

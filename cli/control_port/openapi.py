@@ -1,6 +1,6 @@
 """The control port as an OpenAPI document, made from its table and the types there."""
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -59,7 +59,8 @@ def _describe_answers(route: Route, schemas: dict[str, Schema]) -> Schema:
     if route.answer is None:
         described: Schema = {"204": {"description": "It is done."}}
     else:
-        described = {"200": {"description": "The answer.", "content": {_JSON: {"schema": schemas[repr(route.answer)]}}}}
+        schema = schemas[repr(route.answer)]
+        described = {"200": {"description": _describe_kind(route.answer), "content": {_JSON: {"schema": schema}}}}
     refused = {"content": {_JSON: {"schema": schemas[repr(Refused)]}}}
     for status in sorted({BAD, *route.refusals}):
         described[str(status)] = {"description": STATUSES[status], **refused}
@@ -78,6 +79,27 @@ def _query_of(route: Route, components: dict[str, Schema]) -> list[Schema]:
     schema = components[route.query.__name__]
     needed = schema.get("required", [])
     return [
-        {"name": name, "in": "query", "required": name in needed, "schema": field}
+        {"name": name, "in": "query", "required": name in needed, "schema": _without_null(field)}
         for name, field in schema["properties"].items()
     ]
+
+
+def _without_null(schema: Schema) -> Schema:
+    """Return the schema of what is left out of an address where it is null in a body."""
+    if "anyOf" not in schema:
+        return schema
+    [kind] = [each for each in schema["anyOf"] if each != {"type": "null"}]
+    return {**kind, **{name: value for name, value in schema.items() if name not in {"anyOf", "default"}}}
+
+
+def _describe_kind(kind: Any) -> str:
+    """Return what a body is, in words."""
+    [one] = get_args(kind) or [kind]
+    text = str(one.__doc__).partition("\n")[0]
+    return f"A list. Each: {text}" if get_args(kind) else text
+
+
+def type_name(kind: Any) -> str:
+    """Return how a body is called, in words."""
+    [one] = get_args(kind) or [kind]
+    return f"list of {one.__name__}" if get_args(kind) else one.__name__

@@ -61,19 +61,27 @@ class ControlledBroker:
     """A fixture for as long as the process runs; ``async with`` starts and ends it on a thread."""
 
     def __init__(self, settings: Mapping[str, str], deployment: Deployment) -> None:
-        self._broker = RocketmqBroker(settings, deployment=deployment)
+        self._settings = settings
+        self._deployment = deployment
+        self._broker: RocketmqBroker | None = None
 
     def __repr__(self) -> str:
-        return f"<ControlledBroker {self._broker!r}>"
+        return f"<ControlledBroker {self._broker or 'closed'}>"
 
     async def __aenter__(self) -> RocketmqBroker:
         """Start name server and broker (raises what the fixture raises)."""
-        return await asyncio.to_thread(self._broker.__enter__)
+        self._broker = await asyncio.to_thread(self._start)
+        return self._broker
+
+    def _start(self) -> RocketmqBroker:
+        return RocketmqBroker(self._settings, deployment=self._deployment).__enter__()
 
     async def __aexit__(self, *_: object) -> None:
         """Stop them; what is wrong with a test that nobody has ended is logged."""
+        broker, self._broker = self._broker, None
+        assert broker is not None, "it was started"
         try:
-            await asyncio.to_thread(self._broker.__exit__, None, None, None)
+            await asyncio.to_thread(broker.__exit__, None, None, None)
         except (AssertionError, ExceptionGroup) as error:
             for text in describe_failures(error):
                 _log.warning("left by a test that was not ended: %s", text)
