@@ -36,7 +36,7 @@ func startRocketlet() (*rocketlet, error) {
 		return nil, err
 	}
 	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("there is no broker, pip install 'rocketlet[console]': %w", err)
+		return nil, fmt.Errorf("there is no broker, pip install 'rocketlet[control]': %w", err)
 	}
 	ready, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {

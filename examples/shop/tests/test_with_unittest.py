@@ -11,8 +11,8 @@ from rocketlet.testing import Fault, RocketmqBroker
 from shop import BackgroundShop, Charge, OrderState, Places, Shop
 
 
-class BrokerCase(unittest.TestCase):
-    """Gives each test the broker of its class, names of its own and a shop; what the plugin does for pytest."""
+class BrokerTestCase(unittest.TestCase):
+    """Has one broker for the tests of a class; each begins and ends there, which the plugin does for pytest."""
 
     settings: ClassVar[Mapping[str, str]] = {}
     broker: ClassVar[RocketmqBroker]
@@ -23,19 +23,29 @@ class BrokerCase(unittest.TestCase):
         cls.broker = cls.enterClassContext(RocketmqBroker(cls.settings))
 
     def setUp(self) -> None:
-        """Begin a test, with a shop that is closed before the test ends."""
-        self.broker.prefix = self.id()
+        """Begin a test; it ends behind what is closed after this."""
+        self.broker.prefix = self.id()  # of the names of topics and groups
         self.broker.begin_test()
         self.addCleanup(self.broker.end_test)
-        self.bank = ScriptedBank()
-        broker = self.broker
+
+    def make_shop(self) -> Shop:
+        """Make a shop with names and tables of the test's own."""
+        broker, self.bank = self.broker, ScriptedBank()
         self.places = Places(broker.topic(), broker.topic(), broker.group(), broker.group(), broker.group())
         directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
-        shop = Shop(directory, self.bank, broker.nameserver, self.places)
-        self.shop = self.enterContext(BackgroundShop(shop))
+        return Shop(directory, self.bank, broker.nameserver, self.places)
 
 
-class OrdersTest(BrokerCase):
+class ShopTestCase(BrokerTestCase):
+    """Has a shop in a thread."""
+
+    def setUp(self) -> None:
+        """Open the shop, which is closed before the test ends."""
+        super().setUp()
+        self.shop = self.enterContext(BackgroundShop(self.make_shop()))
+
+
+class OrdersTest(ShopTestCase):
     """Orders are told."""
 
     def test_order_is_announced(self) -> None:
@@ -47,7 +57,7 @@ class OrdersTest(BrokerCase):
         self.assertEqual(self.broker.lag(self.places.warehouse).total, 0)
 
 
-class PaymentsTest(BrokerCase):
+class PaymentsTest(ShopTestCase):
     """Payments are transactions."""
 
     def test_paid_order_is_shipped(self) -> None:
@@ -91,7 +101,7 @@ class PaymentsTest(BrokerCase):
         self.broker.assert_sent(self.places.orders, tags="paid", keys=[order.id], times=1)
 
 
-class WarehouseTest(BrokerCase):
+class WarehouseTest(ShopTestCase):
     """Orders wait for stock, and are given up."""
 
     def test_order_waits_for_stock(self) -> None:
@@ -123,7 +133,7 @@ class WarehouseTest(BrokerCase):
         return len(self.broker.requests(on="send_back", group=self.places.warehouse))
 
 
-class DeadlinesTest(BrokerCase):
+class DeadlinesTest(ShopTestCase):
     """Orders are to be paid in time."""
 
     def test_unpaid_order_is_cancelled(self) -> None:
@@ -141,6 +151,24 @@ class DeadlinesTest(BrokerCase):
         self.shop.pay(order.id)
         self.broker.clock.advance(minutes=31)
         self.assertIs(self.shop.orders.get(order.id).state, OrderState.PAID)
+        self.broker.assert_sent(self.places.orders, tags="cancelled", times=0)
+
+
+class AsynchronousTest(BrokerTestCase, unittest.IsolatedAsyncioTestCase):
+    """Has a shop on the event loop of the test."""
+
+    async def asyncSetUp(self) -> None:
+        """Open the shop, which is closed before the test ends."""
+        self.shop = await self.enterAsyncContext(self.make_shop())
+
+    async def test_order_that_is_paid_in_time_is_kept(self) -> None:
+        """An order that is paid before its hour is shipped, and not cancelled."""
+        self.shop.stock.add("tea", 1)
+        order = await self.shop.counter.place("tea")
+        await self.broker.clock.elapse(minutes=29)
+        await self.shop.counter.pay(order.id)
+        await self.broker.arrived(self.places.orders, tag="shipped", key=order.id)
+        await self.broker.clock.elapse(minutes=2)
         self.broker.assert_sent(self.places.orders, tags="cancelled", times=0)
 
 

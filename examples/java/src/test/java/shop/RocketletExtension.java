@@ -26,7 +26,7 @@ final class RocketletExtension implements BeforeEachCallback, AfterEachCallback,
         try {
             return new Running(new Rocketlet());
         } catch (Exception error) {
-            throw new IllegalStateException("there is no broker: pip install 'rocketlet[console]'", error);
+            throw new IllegalStateException("there is no broker: pip install 'rocketlet[control]'", error);
         }
     }
 
