@@ -39,6 +39,7 @@ from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
 from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
 from .servers import Servers, SharedServers
+from .snapshots import pack_file, unpack_file
 from .views.client_requests import Requests
 from .views.consumption import ConsumptionTracker
 from .views.inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
@@ -64,9 +65,9 @@ _OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "storePathRootDir", "brok
 class RocketmqBroker:
     """A running broker for tests; the fixture ``rocketmq_broker`` hands it out.
 
-    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. What waits is limited by
-    ``timeout``, in seconds of the machine's clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous
-    tests, the other is awaited.
+    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. With a ``snapshot``, a file of
+    the method of that name, it starts from there. What waits is limited by ``timeout``, in seconds of the machine's
+    clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous tests, the other is awaited.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class RocketmqBroker:
         settings: Mapping[str, str] | None = None,
         files: Files | None = None,
         *,
+        snapshot: str | os.PathLike[str] | None = None,
         shared: SharedServers | None = None,
     ) -> None:
         self._settings = {"brokerName": BROKER_NAME, **(settings or {})}
@@ -84,7 +86,8 @@ class RocketmqBroker:
         self._pool: ConnectionPool
         self._added = ExitStack()
         own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
-        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first)
+        beginning = None if snapshot is None else pathlib.Path(snapshot).absolute()
+        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, beginning)
         disk = self._servers.run_disk(self.on_loop)
         self.faults = Faults(self._servers.book, self._servers.log, disk, self.on_loop)
         """What goes wrong on purpose."""
@@ -101,7 +104,8 @@ class RocketmqBroker:
         """Start, and wait until clients can connect.
 
         Raises:
-            ConfigError: a setting that cannot be used.
+            ConfigError: a setting that cannot be used, or with which the store of the snapshot was not made.
+            DecodeError: the snapshot is none, or damaged.
         """
         try:
             self._thread.start()
@@ -317,9 +321,27 @@ class RocketmqBroker:
     def reset(self) -> None:
         """Empty the broker: messages, topics, groups and offsets are gone, and it has the machine's time again.
 
-        Clients that are connected connect anew.
+        A broker that was started from a snapshot is as it was then. Clients that are connected connect anew.
         """
         self._thread.call(self._servers.reset_broker())
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Write what the broker keeps, messages, topics, groups and offsets, into a file that brokers start from.
+
+        The broker is stopped meanwhile, and clients connect anew. The file is small, and the same for the same store.
+        """
+        target = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.save_store(lambda root: pack_file(root, target)))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Put the broker into the state of a snapshot; it has the machine's time again, and clients connect anew.
+
+        Raises:
+            DecodeError: the file is no snapshot, or damaged; nothing has happened to the broker.
+            ConfigError: its store was made with other settings. The broker has the store again that it had.
+        """
+        source = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.restore_store(lambda root: unpack_file(source, root)))
 
     def stop_nameserver(self) -> None:
         """Stop the name server; clients and broker are refused until it starts again, at the latest with the test."""

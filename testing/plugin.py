@@ -3,6 +3,7 @@
     rocketmq_broker             a name server and a broker for the whole session, on free ports, with a temporary store
     isolated_rocketmq_broker    the same for one test, which nothing has happened to
     rocketmq_settings           the brokers' settings, Java's keys; override it in your conftest.py (scope "session")
+    rocketmq_snapshot           the file that the brokers start from (``RocketmqBroker.snapshot``); override it likewise
 
 A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
 and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
@@ -15,6 +16,7 @@ pytest imports this module in every run, so nothing heavy is imported before a t
 """
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -37,24 +39,35 @@ def rocketmq_settings() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_broker(rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config) -> Iterator["RocketmqBroker"]:
+def rocketmq_snapshot() -> str | os.PathLike[str] | None:
+    """Return the snapshot that the brokers start from, None for an empty store."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def rocketmq_broker(
+    rocketmq_settings: Mapping[str, str], rocketmq_snapshot: str | os.PathLike[str] | None, pytestconfig: pytest.Config
+) -> Iterator["RocketmqBroker"]:
     """Run a broker for the session: ``.nameserver`` is its address, ``.topic()`` makes a topic of a test's own."""
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker:
         yield broker
 
 
 @pytest.fixture
 def isolated_rocketmq_broker(
-    rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config, request: pytest.FixtureRequest
+    rocketmq_settings: Mapping[str, str],
+    rocketmq_snapshot: str | os.PathLike[str] | None,
+    pytestconfig: pytest.Config,
+    request: pytest.FixtureRequest,
 ) -> Iterator["RocketmqBroker"]:
     """Run a broker for one test: nothing has happened to it, and its time is the machine's."""
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker:
         broker.prefix = request.node.name
         yield broker
         _check_leaks(request, broker, frozenset())

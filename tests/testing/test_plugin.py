@@ -149,6 +149,30 @@ def test_settings_can_be_overridden(outer_pytest: pytest.Pytester):
     outer_pytest.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_brokers_of_a_suite_start_from_its_snapshot(outer_pytest: pytest.Pytester):
+    """A conftest names the file, and the brokers of its session and of single tests have what it holds."""
+    with RocketmqBroker() as broker:
+        broker.send(broker.topic("orders"), "1")
+        broker.snapshot(outer_pytest.path / "shop.tar")
+    outer_pytest.makeconftest(
+        """
+        import pathlib, pytest
+        @pytest.fixture(scope="session")
+        def rocketmq_snapshot(): return pathlib.Path(__file__).parent / "shop.tar"
+        """
+    )
+    outer_pytest.makepyfile(
+        """
+        def test_moves_time(rocketmq_broker):
+            rocketmq_broker.send("orders", "2")
+            rocketmq_broker.clock.advance(hours=1)
+        def test_starts_anew(rocketmq_broker): rocketmq_broker.assert_sent("orders", times=1)
+        def test_isolated(isolated_rocketmq_broker): isolated_rocketmq_broker.assert_sent("orders", body="1", times=1)
+        """
+    )
+    outer_pytest.runpytest_subprocess().assert_outcomes(passed=3)
+
+
 def test_plugin_imports_nothing_heavy():
     """A run without our fixtures pays for the plugin's own lines only."""
     code = "import pytest, sys; had = set(sys.modules); import rocketlet.testing.plugin; print(*set(sys.modules) - had)"
