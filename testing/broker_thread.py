@@ -526,14 +526,3 @@ async def _end_of(connection: Connection) -> None:
     ended = asyncio.Event()
     connection.on_close(lambda _: ended.set())
     await ended.wait()
-
-
-def describe_presence(presence: Presence) -> str:
-    """Return a client and its groups in words.
-
-    >>> describe_presence(Presence("127.0.0.1@7#1", ("billing",), ()))
-    '127.0.0.1@7#1 (consumer of billing)'
-    """
-    groups = [f"consumer of {group}" for group in presence.consumer_groups]
-    groups += [f"producer of {group}" for group in presence.producer_groups]
-    return f"{presence.client_id} ({', '.join(groups)})"

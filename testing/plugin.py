@@ -6,8 +6,8 @@
     rocketmq_snapshot           the file that the brokers start from (``RocketmqBroker.snapshot``); override it likewise
 
 A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
-and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
-off.
+and that are still connected are an error that names them and shows where they were opened. ``rocketmq_leak_check =
+false`` in the ini file turns that off.
 
 What a test has injected, stopped or added is over when it ends (``RocketmqBroker.end_test``). A fault that nothing has
 met fails it, and so does an error inside the broker.
@@ -18,6 +18,7 @@ pytest imports this module in every run, so nothing heavy is imported before a t
 import importlib
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -67,7 +68,7 @@ def isolated_rocketmq_broker(
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker, _opening_stacks(request.config):
         broker.prefix = request.node.name
         yield broker
         _check_leaks(request, broker, frozenset())
@@ -80,13 +81,21 @@ def _import_index_tools(config: pytest.Config) -> None:
         importlib.import_module("rocketlet.store.index.index_build")
 
 
+def _opening_stacks(config: pytest.Config) -> AbstractContextManager[None]:
+    """Keep where clients are opened, if somebody will want to know."""
+    if not config.getini("rocketmq_leak_check"):
+        return nullcontext()
+    from .leaks import opening_stacks
+
+    return opening_stacks()
+
+
 def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: "frozenset[Connection]") -> None:
     """Fail a test that has left producers or consumers connected."""
     if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
-        from .broker_thread import describe_presence
+        from .leaks import describe_leaks
 
-        names = "; ".join(map(describe_presence, left))
-        pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
+        pytest.fail(describe_leaks(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +107,8 @@ def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
     broker.prefix = request.node.name
     broker.begin_test()
     known = broker.connections()
-    yield
+    with _opening_stacks(request.config):
+        yield
     try:
         _check_leaks(request, broker, known)
     finally:
