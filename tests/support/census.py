@@ -32,7 +32,7 @@ NOTHING = Census(frozenset(), frozenset(), frozenset())
 def take_census(*, with_brokers: bool = False) -> Census:
     """Look, inside a running loop or outside; sockets that nobody needs any more do not count.
 
-    Nor do threads of brokers, unless asked for: that of the session lives in this process and starts some when it likes.
+    Nor do threads of brokers, unless asked for: that of the session lives in this process, and starts some at will.
     """
     gc.collect()
     tasks: set[asyncio.Task[Any]] = set()
