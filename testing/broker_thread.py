@@ -415,9 +415,11 @@ class RocketmqBroker:
         """Return the connections of the clients that have said which groups they belong to."""
         return self._thread.call(self._find_connections())
 
-    def wait_for_goodbyes(self, known: frozenset[Connection]) -> list[Presence]:
-        """Wait a moment for connections that are not known to end, and return who is still there."""
-        return self._thread.call(self._see_off(known))
+    def wait_for_goodbyes(
+        self, known: frozenset[Connection], known_ids: frozenset[str] = frozenset()
+    ) -> list[Presence]:
+        """Wait a moment until connections have ended that are neither known nor of known clients; return those left."""
+        return self._thread.call(self._see_off(known, known_ids))
 
     # --- on the caller's thread
 
@@ -503,14 +505,16 @@ class RocketmqBroker:
     async def _find_connections(self) -> frozenset[Connection]:
         return frozenset(self._servers.clients)
 
-    async def _see_off(self, known: frozenset[Connection]) -> list[Presence]:
-        try:
+    async def _see_off(self, known: frozenset[Connection], known_ids: frozenset[str]) -> list[Presence]:
+        def strangers() -> dict[Connection, Presence]:
+            found = self._servers.clients.items()
+            return {each: who for each, who in found if each not in known and who.client_id not in known_ids}
+
+        with suppress(TimeoutError):
             async with LoopClock().timeout(GOODBYE_MS):
-                while strangers := self._servers.clients.keys() - known:
-                    await _end_of(strangers.pop())
-        except TimeoutError:
-            pass
-        return [presence for connection, presence in self._servers.clients.items() if connection not in known]
+                while left := strangers():
+                    await _end_of(next(iter(left)))
+        return list(strangers().values())
 
 
 def _ms(seconds: float) -> int:

@@ -51,6 +51,12 @@ def opening_stacks() -> Generator[None]:
         Session.on_join = before
 
 
+def opened_clients() -> frozenset[str]:
+    """Return the ids of the clients of this process that live and were opened in such a block."""
+    with _guard:
+        return frozenset(session.client_id for session in _stacks)
+
+
 def _keep_stack(session: "Session", key: str) -> None:
     stack = tuple(_user_frames())
     with _guard:

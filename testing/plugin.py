@@ -6,8 +6,8 @@
     rocketmq_snapshot           the file that the brokers start from (``RocketmqBroker.snapshot``); override it likewise
 
 A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
-and that are still connected are an error that names them and shows where they were opened. ``rocketmq_leak_check =
-false`` in the ini file turns that off.
+and that are still connected are an error that names them and shows where they were opened. Those of fixtures with a
+wider scope may stay. ``rocketmq_leak_check = false`` in the ini file turns that off.
 
 What a test has injected, stopped or added is over when it ends (``RocketmqBroker.end_test``). A fault that nothing has
 met fails it, and so does an error inside the broker.
@@ -19,7 +19,7 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -53,7 +53,7 @@ def rocketmq_broker(
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker, _opening_stacks(pytestconfig):
         yield broker
 
 
@@ -71,7 +71,7 @@ def isolated_rocketmq_broker(
     with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker, _opening_stacks(request.config):
         broker.prefix = request.node.name
         yield broker
-        _check_leaks(request, broker, frozenset())
+        _check_leaks(request, broker, KnownClients(frozenset(), frozenset()))
 
 
 def _import_index_tools(config: pytest.Config) -> None:
@@ -90,9 +90,16 @@ def _opening_stacks(config: pytest.Config) -> AbstractContextManager[None]:
     return opening_stacks()
 
 
-def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: "frozenset[Connection]") -> None:
+class KnownClients(NamedTuple):
+    """Who was there before a test: connections, and clients of this process, which may connect when they are used."""
+
+    connections: "frozenset[Connection]"
+    client_ids: frozenset[str]
+
+
+def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: KnownClients) -> None:
     """Fail a test that has left producers or consumers connected."""
-    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
+    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(*known)):
         from .leaks import describe_leaks
 
         pytest.fail(describe_leaks(left), pytrace=False)
@@ -106,7 +113,9 @@ def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
     broker: RocketmqBroker = request.getfixturevalue("rocketmq_broker")
     broker.prefix = request.node.name
     broker.begin_test()
-    known = broker.connections()
+    from .leaks import opened_clients
+
+    known = KnownClients(broker.connections(), opened_clients())
     with _opening_stacks(request.config):
         yield
     try:
