@@ -40,6 +40,7 @@ from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
 from .own_clients import OWN_GROUP, Addressed, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
 from .servers import ON_THIS_MACHINE, Deployment, Servers, SharedServers
+from .snapshots import pack_file, unpack_file
 from .views.client_requests import Requests
 from .views.consumption import ConsumptionTracker
 from .views.inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
@@ -65,9 +66,9 @@ _OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "storePathRootDir", "brok
 class RocketmqBroker:
     """A running broker for tests; the fixture ``rocketmq_broker`` hands it out.
 
-    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. What waits is limited by
-    ``timeout``, in seconds of the machine's clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous
-    tests, the other is awaited.
+    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. With a ``snapshot``, a file of
+    the method of that name, it starts from there. What waits is limited by ``timeout``, in seconds of the machine's
+    clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous tests, the other is awaited.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class RocketmqBroker:
         settings: Mapping[str, str] | None = None,
         files: Files | None = None,
         *,
+        snapshot: str | os.PathLike[str] | None = None,
         shared: SharedServers | None = None,
         deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
@@ -87,7 +89,9 @@ class RocketmqBroker:
         self._pool: ConnectionPool
         self._added = ExitStack()
         own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
-        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, deployment)
+        beginning = None if snapshot is None else pathlib.Path(snapshot).absolute()
+        begun = deployment._replace(beginning=beginning)
+        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, begun)
         disk = self._servers.run_disk(self.on_loop)
         self.faults = Faults(self._servers.book, self._servers.log, disk, self.on_loop)
         """What goes wrong on purpose."""
@@ -104,7 +108,8 @@ class RocketmqBroker:
         """Start, and wait until clients can connect.
 
         Raises:
-            ConfigError: a setting that cannot be used.
+            ConfigError: a setting that cannot be used, or with which the store of the snapshot was not made.
+            DecodeError: the snapshot is none, or damaged.
         """
         try:
             self._thread.start()
@@ -334,9 +339,27 @@ class RocketmqBroker:
     def reset(self) -> None:
         """Empty the broker: messages, topics, groups and offsets are gone, and it has the machine's time again.
 
-        Clients that are connected connect anew.
+        A broker that was started from a snapshot is as it was then. Clients that are connected connect anew.
         """
         self._thread.call(self._servers.reset_broker())
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Write what the broker keeps, messages, topics, groups and offsets, into a file that brokers start from.
+
+        The broker is stopped meanwhile, and clients connect anew. The file is small, and the same for the same store.
+        """
+        target = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.save_store(lambda root: pack_file(root, target)))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Put the broker into the state of a snapshot; it has the machine's time again, and clients connect anew.
+
+        Raises:
+            DecodeError: the file is no snapshot, or damaged; nothing has happened to the broker.
+            ConfigError: its store was made with other settings. The broker has the store again that it had.
+        """
+        source = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.restore_store(lambda root: unpack_file(source, root)))
 
     def stop_nameserver(self) -> None:
         """Stop the name server; clients and broker are refused until it starts again, at the latest with the test."""
@@ -415,9 +438,11 @@ class RocketmqBroker:
         """Return the connections of the clients that have said which groups they belong to."""
         return self._thread.call(self._find_connections())
 
-    def wait_for_goodbyes(self, known: frozenset[Connection]) -> list[Presence]:
-        """Wait a moment for connections that are not known to end, and return who is still there."""
-        return self._thread.call(self._see_off(known))
+    def wait_for_goodbyes(
+        self, known: frozenset[Connection], known_ids: frozenset[str] = frozenset()
+    ) -> list[Presence]:
+        """Wait a moment until connections have ended that are neither known nor of known clients; return those left."""
+        return self._thread.call(self._see_off(known, known_ids))
 
     # --- on the caller's thread
 
@@ -506,14 +531,16 @@ class RocketmqBroker:
     async def _find_connections(self) -> frozenset[Connection]:
         return frozenset(self._servers.clients)
 
-    async def _see_off(self, known: frozenset[Connection]) -> list[Presence]:
-        try:
+    async def _see_off(self, known: frozenset[Connection], known_ids: frozenset[str]) -> list[Presence]:
+        def strangers() -> dict[Connection, Presence]:
+            found = self._servers.clients.items()
+            return {each: who for each, who in found if each not in known and who.client_id not in known_ids}
+
+        with suppress(TimeoutError):
             async with LoopClock().timeout(GOODBYE_MS):
-                while strangers := self._servers.clients.keys() - known:
-                    await _end_of(strangers.pop())
-        except TimeoutError:
-            pass
-        return [presence for connection, presence in self._servers.clients.items() if connection not in known]
+                while left := strangers():
+                    await _end_of(next(iter(left)))
+        return list(strangers().values())
 
 
 def _ms(seconds: float) -> int:
@@ -529,14 +556,3 @@ async def _end_of(connection: Connection) -> None:
     ended = asyncio.Event()
     connection.on_close(lambda _: ended.set())
     await ended.wait()
-
-
-def describe_presence(presence: Presence) -> str:
-    """Return a client and its groups in words.
-
-    >>> describe_presence(Presence("127.0.0.1@7#1", ("billing",), ()))
-    '127.0.0.1@7#1 (consumer of billing)'
-    """
-    groups = [f"consumer of {group}" for group in presence.consumer_groups]
-    groups += [f"producer of {group}" for group in presence.producer_groups]
-    return f"{presence.client_id} ({', '.join(groups)})"

@@ -6,13 +6,14 @@ Everything here runs on the broker's loop. Each server lives in a task of its ow
     kill     nothing is written any more and connections are reset, as SIGKILL leaves it; the page cache survives. What
              is left then closes its files without a word: the name server finds the connection closed
     restart  recover the store and serve on the same ports; while a server is down its ports are kept from others
+    reset    the same with the store of the beginning: an empty one, or that of a snapshot
+    restore  the same with the store of another snapshot; if it cannot be used, all is as it was before
 """
 
 import asyncio
 import pathlib
-import shutil
 import socket
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple, Self
 
@@ -36,6 +37,7 @@ from .faults.interception import BrokerIdentity, Interception
 from .faults.request_faults import FaultBook
 from .loop_thread import LoopThread
 from .movable_clock import MovableClock
+from .snapshots import StoreExchange, empty, unpack_file
 from .views.client_requests import RequestLog
 from .views.consumption import ConsumptionTracker
 
@@ -52,15 +54,17 @@ class SharedServers(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """Where servers are that others shall reach as well, and what clients are told of that.
+    """Where servers are, what clients are told of that, and with what they begin.
 
     ``nameserver`` is how the name server is set, ``advertised_port`` what clients shall use instead of the broker's
-    port, unless 0; temporary directories are made in ``directory``.
+    port, unless 0; temporary directories are made in ``directory``. ``beginning`` is the snapshot with whose store the
+    broker starts, and to which ``reset_broker`` goes back.
     """
 
     nameserver: NameServerConfig = NameServerConfig(port=0)
     advertised_port: int = 0
     directory: str | None = None
+    beginning: pathlib.Path | None = None
 
 
 ON_THIS_MACHINE: Final = Deployment()
@@ -116,6 +120,7 @@ class Servers:
         deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = settings
+        self._beginning = deployment.beginning
         self._clock = clock
         self._first = first
         self._deployment = deployment
@@ -200,8 +205,11 @@ class Servers:
                 await self.start_nameserver()
             else:
                 self._first.adopt(self)
+            await asyncio.to_thread(self._fill_store)
             await self.start_broker()
-        except BaseException:
+        except BaseException as error:
+            if self._beginning is not None:
+                error.add_note(f"the store came from {self._beginning}")
             await self.__aexit__()
             raise
         return self
@@ -305,13 +313,58 @@ class Servers:
         await self.start_broker()
 
     async def reset_broker(self) -> None:
-        """Start the broker with an empty store, at the machine's time."""
+        """Start the broker with the store of the beginning, at the machine's time."""
         await self.stop_broker()
-        root = self._settings["storePathRootDir"]
-        await asyncio.to_thread(_empty, pathlib.Path(root))
+        await asyncio.to_thread(empty, self._root)
+        await asyncio.to_thread(self._fill_store)
         self._clock.return_to_machine()
         self.tracker.forget()
         await self.start_broker()
+
+    async def save_store(self, save: Callable[[pathlib.Path], object]) -> None:
+        """Have the store saved, in a thread; a broker that runs is stopped cleanly before, and started again then."""
+        was_running = self.is_running
+        await self.stop_broker()
+        try:
+            await asyncio.to_thread(save, self._root)
+        finally:
+            if was_running:
+                await self.start_broker()
+
+    async def restore_store(self, fill: Callable[[pathlib.Path], object]) -> None:
+        """Start the broker with another store, at the machine's time; ``fill`` makes its files, in a thread.
+
+        Raises:
+            Exception: what ``fill`` raises; the broker runs on and has not noticed.
+            ConfigError: the store was made with other settings. The broker has the one again that it had.
+        """
+        exchange = await asyncio.to_thread(StoreExchange, self._root)
+        try:
+            await asyncio.to_thread(fill, exchange.new)
+            was_running, moved_ms, was_frozen = self.is_running, self._clock.ahead_ms, self._clock.is_frozen
+            await self.stop_broker()
+            await asyncio.to_thread(exchange.make)
+            self._clock.return_to_machine()
+            try:
+                await self.start_broker()
+            except BaseException as error:
+                error.add_note("the store of the snapshot is put aside, the broker has the one again that it had")
+                await asyncio.to_thread(exchange.undo)
+                self._clock.leave_machine(moved_ms, is_frozen=was_frozen)
+                if was_running:
+                    await self.start_broker()
+                raise
+            self.tracker.forget()
+        finally:
+            await asyncio.to_thread(exchange.close)
+
+    @property
+    def _root(self) -> pathlib.Path:
+        return pathlib.Path(self._settings["storePathRootDir"])
+
+    def _fill_store(self) -> None:
+        if self._beginning is not None:
+            unpack_file(self._beginning, self._root)
 
     async def _end_run(self) -> None:
         run, self._broker_run = self._broker_run, None
@@ -362,14 +415,6 @@ class Servers:
     def _check_own(self) -> None:
         if self._first is not None:
             raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
-
-
-def _empty(directory: pathlib.Path) -> None:
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _keep_ports(address: Address, steps: tuple[int, ...]) -> ExitStack:

@@ -4,8 +4,9 @@ error                                              answer
 a body or query that cannot be used                400
 no such topic, group, client, fault, address       404
 a check that fails, a state or broker that refuses 409
+a page of another site                             403
 a name of another machine (DNS rebinding)          421
-a body that is no application/json                 415
+a body that is not of the kind that is asked for   415
 a body that is too large                           413
 the end of the process meanwhile                   503
 waited as long as ``timeout`` says                 504
@@ -17,26 +18,31 @@ never gets. A request that waits ends when its client hangs up.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+import os
+import pathlib
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import IO, Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 
-from ...common.errors import AddressInUseError, ConfigError, RocketletError, nearest
+from ...common.errors import AddressInUseError, ConfigError, DecodeError, RocketletError, nearest
 from ...console.access import names_this_machine
 from ...testing.servers import BrokerDownError
 from ...testing.views.unknown_names import UnknownNameError
 from .answers import Refused
 from .openapi import describe
 from .operations import ControlOperations, describe_failures
-from .routes import BAD, FORBIDDEN, LATE, ROUTES, UNKNOWN, Route
+from .routes import BAD, FORBIDDEN, LATE, ROUTES, TAR, UNKNOWN, Route
 
 MOST_BODY_BYTES: Final = 64 << 20
+_PART_BYTES: Final = 1 << 18
 JSON: Final = "application/json"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
@@ -45,9 +51,11 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (TimeoutError, LATE),
     (AddressInUseError, FORBIDDEN),
     (ConfigError, BAD),
+    (DecodeError, BAD),
     (RocketletError, FORBIDDEN),
     (ValueError, BAD),
     (TypeError, BAD),
+    (OSError, FORBIDDEN),
 )
 _log = logging.getLogger(__name__)
 
@@ -71,7 +79,7 @@ class ControlApp:
         document = msgspec.json.encode(describe(version))
 
         async def show_document(request: Request) -> Response:
-            self._check_host(request)
+            self._check_site(request)
             return _respond(200, document)
 
         own = [StarletteRoute(route.path, self._endpoint(route), methods=[route.method]) for route in ROUTES]
@@ -90,23 +98,36 @@ class ControlApp:
     def _endpoint(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         async def serve(request: Request) -> Response:
             try:
-                self._check_host(request)
-                asked = await _read(route, request)
-                answer = await self._attend(request, route.operation(self._operations, *asked))
+                self._check_site(request)
+                return await self._serve(route, request)
             except ClientDisconnect:
                 return Response(status_code=BAD)  # which nobody gets
             except RefusedError as refused:
                 return _refuse(refused.status, str(refused))
             except Exception as error:  # the fault boundary of a request: it answers and logs what nobody expects
                 return _describe(error, request)
-            return _respond(204) if answer is None else _respond(200, msgspec.json.encode(answer))
 
         return serve
 
-    def _check_host(self, request: Request) -> None:
+    def _check_site(self, request: Request) -> None:
+        """Refuse what pages of other sites ask."""
         host = request.headers.get("host", "")
         if self._is_local and not names_this_machine(host):
             raise RefusedError(421, f"this control port answers to localhost, not to {host!r}")
+        if (site := request.headers.get("sec-fetch-site", "none")) not in {"none", "same-origin"}:
+            raise RefusedError(403, f"this control port does not answer to pages of other sites: {site}")
+
+    async def _serve(self, route: Route, request: Request) -> Response:
+        async with AsyncExitStack() as stack:
+            if route.takes_file or route.gives_file:
+                folder = await _enter_folder(stack, self._operations.directory)
+                asked = await _read_file(route, request, folder / "snapshot.tar")
+            else:
+                asked = await _read(route, request)
+            answer = await self._attend(request, route.operation(self._operations, *asked))
+            if route.gives_file:
+                return await asyncio.to_thread(_respond_with_file, asked[0])
+        return _respond(204) if answer is None else _respond(200, msgspec.json.encode(answer))
 
     async def _attend(self, request: Request, work: Awaitable[object]) -> object:
         """Return what comes of some work, which ends when its client hangs up, or everything does."""
@@ -195,15 +216,19 @@ def _read_number(text: str) -> int:
 
 
 def _decode_body(route: Route, request: Request, data: bytes) -> object:
-    content_type = request.headers.get("content-type", "")
-    if content_type.partition(";")[0].strip().lower() != JSON:
-        raise RefusedError(415, f"Content-Type is {content_type!r}, it must be {JSON}")
+    _check_kind(request, JSON)
     try:
         return msgspec.json.decode(data or b"{}", type=route.body)
     except msgspec.ValidationError as error:
         raise RefusedError(BAD, f"the body: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(BAD, f"the body is no JSON: {error}") from error
+
+
+def _check_kind(request: Request, kind: str) -> None:
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != kind:
+        raise RefusedError(415, f"Content-Type is {content_type!r}, it must be {kind}")
 
 
 def _decode_query(route: Route, query: list[tuple[str, str]]) -> object:
@@ -214,6 +239,44 @@ def _decode_query(route: Route, query: list[tuple[str, str]]) -> object:
         return msgspec.convert(dict(query), type=route.query, strict=False)
     except msgspec.ValidationError as error:
         raise RefusedError(BAD, f"the query: {error}") from error
+
+
+# files
+
+
+async def _enter_folder(stack: AsyncExitStack, parent: pathlib.Path) -> pathlib.Path:
+    """Return a directory that is removed with the stack."""
+    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="rocketlet-", dir=parent)
+    stack.push_async_callback(asyncio.to_thread, folder.cleanup)
+    return pathlib.Path(folder.name)
+
+
+async def _read_file(route: Route, request: Request, path: pathlib.Path) -> list[Any]:
+    """Return the path of a file, with the body if that is to be one.
+
+    Raises:
+        RefusedError: it is of another kind, or empty; a request that is to have none has a body or a query.
+    """
+    if not route.takes_file:
+        return [*await _read(route, request), path]
+    _check_kind(request, TAR)
+    with await asyncio.to_thread(path.open, "wb") as file:
+        async for part in request.stream():
+            await asyncio.to_thread(file.write, part)
+    return [path]
+
+
+def _respond_with_file(path: pathlib.Path) -> Response:
+    """Return the bytes of a file, which may be removed before they are sent."""
+    file = path.open("rb")
+    headers = {**_HEADERS, "Content-Length": str(os.fstat(file.fileno()).st_size)}
+    return StreamingResponse(_read_parts(file), 200, headers, TAR)
+
+
+def _read_parts(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while part := file.read(_PART_BYTES):
+            yield part
 
 
 # what is answered

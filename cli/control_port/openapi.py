@@ -5,7 +5,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from .answers import Refused
-from .routes import BAD, ROUTES, STATUSES, Route
+from .routes import BAD, ROUTES, STATUSES, TAR, Route
 
 _PLACE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
@@ -48,6 +48,8 @@ def _describe_route(route: Route, schemas: dict[str, Schema], components: dict[s
             "required": is_needed,
             "content": {_JSON: {"schema": schemas[repr(route.body)]}},
         }
+    if route.takes_file:
+        described["requestBody"] = {"required": True, "content": {TAR: {}}}
     return described
 
 
@@ -56,8 +58,10 @@ def _may_be_empty(route: Route, components: dict[str, Schema]) -> bool:
 
 
 def _describe_answers(route: Route, schemas: dict[str, Schema]) -> Schema:
-    if route.answer is None:
-        described: Schema = {"204": {"description": "It is done."}}
+    if route.gives_file:
+        described: Schema = {"200": {"description": "The snapshot.", "content": {TAR: {}}}}
+    elif route.answer is None:
+        described = {"204": {"description": "It is done."}}
     else:
         schema = schemas[repr(route.answer)]
         described = {"200": {"description": _describe_kind(route.answer), "content": {_JSON: {"schema": schema}}}}

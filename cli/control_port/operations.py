@@ -12,6 +12,7 @@ Rules
 import asyncio
 import itertools
 import json as json_text
+import pathlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar, cast
@@ -312,6 +313,21 @@ class ControlOperations:
             self._partitions.pop(number).close()
 
         await self._alone(end)
+
+    # --- snapshots
+
+    @property
+    def directory(self) -> pathlib.Path:
+        """Where temporary directories are."""
+        return self._broker.store.parent
+
+    async def save_snapshot(self, path: pathlib.Path) -> None:
+        """Write a snapshot into a file."""
+        await self._alone(lambda: self._broker.snapshot(path))
+
+    async def restore_snapshot(self, path: pathlib.Path) -> None:
+        """Put the broker into the state of the snapshot in a file."""
+        await self._alone(lambda: self._broker.restore(path))
 
     async def _alone(self, work: Callable[[], T]) -> T:
         """Do something in a thread when nothing else has its turn, to its end."""

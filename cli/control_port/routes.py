@@ -15,6 +15,7 @@ BAD: Final = 400
 UNKNOWN: Final = 404
 FORBIDDEN: Final = 409
 LATE: Final = 504
+TAR: Final = "application/x-tar"
 STATUSES: Final = {
     BAD: "What is asked cannot be; the text says what is wrong, and where.",
     UNKNOWN: "There is no such topic, group, client, fault or address.",
@@ -39,6 +40,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: Any = None
     answer: Any = None
     refusals: tuple[int, ...] = ()
+    takes_file: bool = False
+    """Whether what is asked is a snapshot, and not JSON."""
+    gives_file: bool = False
+    """Whether what is answered is one."""
 
     @property
     def name(self) -> str:
@@ -65,6 +70,10 @@ class Section(msgspec.Struct, frozen=True):
         parts.setdefault("body", requests.AskedNothing)
         return Route(section=self.title, method="POST", path=path, operation=operation, summary=summary, **parts)
 
+    def put(self, path: str, operation: Callable[..., Awaitable[object]], summary: str, **parts: Any) -> Route:
+        """Return an address that takes a file."""
+        return Route(section=self.title, method="PUT", path=path, operation=operation, summary=summary, **parts)
+
     def delete(self, path: str, operation: Callable[..., Awaitable[object]], summary: str, **parts: Any) -> Route:
         """Return an address of what is ended."""
         return Route(section=self.title, method="DELETE", path=path, operation=operation, summary=summary, **parts)
@@ -77,6 +86,7 @@ _WAITS = Section("Waiting")
 _TIME = Section("Time")
 _FAULTS = Section("Faults")
 _SERVERS = Section("Servers")
+_SNAPSHOTS = Section("Snapshots")
 
 ROUTES: Final = (
     _TESTS.get("/", Operations.addresses, "Which broker this is, and where clients find it.", answer=answers.Addresses),
@@ -271,5 +281,19 @@ ROUTES: Final = (
         "Start one more broker at the same name server, with a store of its own, until the test ends.",
         body=requests.AskedBroker,
         answer=answers.Addresses,
+    ),
+    _SNAPSHOTS.get(
+        "/snapshot",
+        Operations.save_snapshot,
+        "All that the broker keeps, in one small file: messages, topics, groups, offsets. The broker is stopped"
+        " meanwhile, and clients connect anew.",
+        gives_file=True,
+    ),
+    _SNAPSHOTS.put(
+        "/snapshot",
+        Operations.restore_snapshot,
+        "Put the broker into the state of a snapshot, at the machine's time; clients connect anew. What is no snapshot,"
+        " or that of a store with other settings, leaves it as it was.",
+        takes_file=True,
     ),
 )

@@ -54,7 +54,9 @@ def _row(route: Route) -> str:
     asked = " ".join(
         f"[{type_name(kind)}](#{_anchor(kind)})" for kind in (route.body, route.query) if _says_something(kind)
     )
+    asked = "a snapshot" if route.takes_file else asked
     answer = f"[{type_name(route.answer)}](#{_anchor(route.answer)})" if route.answer is not None else "nothing"
+    answer = "a snapshot" if route.gives_file else answer
     refusals = ", ".join(map(str, route.refusals))
     return f"| `{route.method} {route.path}`: {route.summary} | {asked} | {answer} | {refusals} |"
 

@@ -1,5 +1,6 @@
 """A control port over a fixture of its own, and who asks it."""
 
+import pathlib
 from collections.abc import AsyncGenerator
 
 import httpx
@@ -7,13 +8,13 @@ import pytest
 
 from rocketlet.cli.control_port.server import ControlledBroker, ControlServer
 from rocketlet.testing import RocketmqBroker
-from rocketlet.testing.servers import ON_THIS_MACHINE
+from rocketlet.testing.servers import Deployment
 
 
 @pytest.fixture
-async def broker() -> AsyncGenerator[RocketmqBroker]:
-    """Run a broker."""
-    async with ControlledBroker({}, ON_THIS_MACHINE) as started:
+async def broker(tmp_path: pathlib.Path) -> AsyncGenerator[RocketmqBroker]:
+    """Run a broker, with its store in a directory of the test's own."""
+    async with ControlledBroker({}, Deployment(directory=str(tmp_path))) as started:
         yield started
 
 

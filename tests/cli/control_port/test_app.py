@@ -123,6 +123,15 @@ async def test_name_of_another_site(control: httpx.AsyncClient) -> None:
     assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_page_of_another_site(control: httpx.AsyncClient, site: str) -> None:
+    """What a browser says that another site has asked is refused; nothing happens to the broker."""
+    answer = await control.get("/snapshot", headers={"Sec-Fetch-Site": site})
+    told = f"this control port does not answer to pages of other sites: {site}"
+    assert (answer.status_code, answer.json()) == (403, {"error": told})
+    assert (await control.get("/", headers={"Sec-Fetch-Site": "none"})).status_code == 200
+
+
 async def test_error_that_nobody_expects(
     control: httpx.AsyncClient,
     broker: RocketmqBroker,

@@ -1,5 +1,7 @@
 """What each address of the control port does to a broker."""
 
+import asyncio
+import os
 from typing import Any
 
 import httpx
@@ -336,3 +338,36 @@ async def test_client_is_cut_off(control: httpx.AsyncClient, broker: RocketmqBro
         await done(control, "DELETE", "/test")
         await producer.send(Message("t", b"4"))
     assert "no client 'x' is connected" in await refused(control, 404, "POST", "/partitions", client="x")
+
+
+async def test_snapshot_and_back(control: httpx.AsyncClient, broker: RocketmqBroker) -> None:
+    """What the broker kept is there again, and nothing else; the file is that of the fixture."""
+    await send(control, {"topic": "t", "body": "kept"})
+    taken = await control.get("/snapshot")
+    assert (taken.status_code, taken.headers["content-type"]) == (200, "application/x-tar")
+    assert int(taken.headers["content-length"]) == len(taken.content)
+    await send(control, {"topic": "t", "body": "later"}, {"topic": "u", "body": "later"})
+    restored = await control.put("/snapshot", content=taken.content, headers={"Content-Type": "application/x-tar"})
+    assert (restored.status_code, restored.content) == (204, b"")
+    assert [one["body"] for one in await done(control, "GET", "/messages?topic=t")] == ["kept"]
+    assert "no topic 'u'" in await refused(control, 404, "GET", "/messages?topic=u")
+    assert await asyncio.to_thread(os.listdir, broker.store.parent) == [broker.store.name]
+    await done(control, "POST", "/broker/reset")
+    path = broker.store.parent / "snapshot.tar"
+    await asyncio.to_thread(path.write_bytes, taken.content)
+    await asyncio.to_thread(broker.restore, path)
+    assert [one["body"] for one in await done(control, "GET", "/messages?topic=t")] == ["kept"]
+
+
+@pytest.mark.parametrize("change", ["cut", "other", "empty"])
+async def test_snapshot_that_is_none(control: httpx.AsyncClient, change: str) -> None:
+    """It is refused, and the broker goes on as before."""
+    await send(control, {"topic": "t", "body": "kept"})
+    taken = (await control.get("/snapshot")).content
+    content = {"cut": taken[: len(taken) // 2], "other": b"no tar" * 1_000, "empty": b""}[change]
+    answer = await control.put("/snapshot", content=content, headers={"Content-Type": "application/x-tar"})
+    assert answer.status_code == 400
+    assert "snapshot" in answer.json()["error"]
+    assert len(await done(control, "GET", "/messages?topic=t")) == 1
+    answer = await control.put("/snapshot", content=taken, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, "must be application/x-tar" in answer.text) == (415, True)
