@@ -11,10 +11,10 @@
 What happens in the shop is told by messages; the counter, the warehouse and the deadlines do not know each other.
 """
 
-from .application import Shop
-from .background import BackgroundShop
-from .counter import Bank, Charge
-from .messages import Places
-from .orders import Order, OrderState
+from shop.application import Shop
+from shop.background import BackgroundShop
+from shop.counter import Bank, Charge
+from shop.messages import Places
+from shop.orders import Order, OrderState
 
 __all__ = ["BackgroundShop", "Bank", "Charge", "Order", "OrderState", "Places", "Shop"]

@@ -4,11 +4,11 @@ import pathlib
 from contextlib import AsyncExitStack
 from typing import Self
 
-from .counter import Bank, Counter
-from .deadlines import Deadlines
-from .messages import Places
-from .orders import Orders
-from .warehouse import Stock, Warehouse
+from shop.counter import Bank, Counter
+from shop.deadlines import Deadlines
+from shop.messages import Places
+from shop.orders import Orders
+from shop.warehouse import Stock, Warehouse
 
 
 class Shop:

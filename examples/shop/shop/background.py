@@ -6,8 +6,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
-from .application import Shop
-from .orders import Order, OrderState
+from shop.application import Shop
+from shop.orders import Order, OrderState
 
 T = TypeVar("T")
 

@@ -13,9 +13,8 @@ from enum import Enum
 from typing import Protocol
 
 from rocketlet.client import Message, ReceivedMessage, TransactionProducer, TransactionState
-
-from .messages import Places, order_message
-from .orders import Order, Orders, OrderState
+from shop.messages import Places, order_message
+from shop.orders import Order, Orders, OrderState
 
 PAYMENT_MS = 30 * 60_000
 """How long an order waits for its payment."""

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from rocketlet.client import ConsumeFrom, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
-
-from .messages import Places, decode_order, order_message
-from .orders import Orders
+from shop.messages import Places, decode_order, order_message
+from shop.orders import Orders
 
 
 class Deadlines:

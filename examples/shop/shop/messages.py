@@ -14,8 +14,7 @@ import json
 from dataclasses import dataclass
 
 from rocketlet.client import Message
-
-from .orders import Order
+from shop.orders import Order
 
 
 @dataclass(frozen=True)

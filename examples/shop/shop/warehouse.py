@@ -10,9 +10,8 @@ from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 
 from rocketlet.client import ConsumeFrom, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
-
-from .messages import Places, decode_order, order_message
-from .orders import Order
+from shop.messages import Places, decode_order, order_message
+from shop.orders import Order
 
 RETRIES = 3
 
