@@ -153,6 +153,7 @@ func TestOrderWaitsForStock(t *testing.T) {
 	f.freeze()
 	order := f.place("tea", 1)
 	f.pay(order)
+	f.waitFor(f.places.Orders, "paid")
 	f.waitConsumed(f.places.Warehouse)
 	expect(t, "tries", f.tries(), 1)
 	for _, step := range []struct{ seconds, tries int }{{9, 1}, {1, 2}, {29, 2}, {1, 3}} {
@@ -169,6 +170,7 @@ func TestOrderThatCannotBeShippedIsDeadLetter(t *testing.T) {
 	f := openShop(t)
 	order := f.place("tea", 1)
 	f.pay(order)
+	f.waitFor(f.places.Orders, "paid")
 	f.waitConsumed(f.places.Warehouse)
 	f.advance(2 * time.Minute)
 	given := f.deadLetters(f.places.Warehouse)

@@ -118,6 +118,7 @@ async def test_order_waits_for_stock(rocketmq_broker: RocketmqBroker, shop: Shop
     rocketmq_broker.clock.freeze()
     order = await shop.counter.place("tea")
     await shop.counter.pay(order.id)
+    await rocketmq_broker.arrived(places.orders, tag="paid")
     await rocketmq_broker.consumed(places.warehouse)
     assert tries(rocketmq_broker, places) == 1
     for seconds, expected in ((9, 1), (1, 2), (29, 2), (1, 3)):
@@ -135,6 +136,7 @@ async def test_order_that_cannot_be_shipped_is_a_dead_letter(
     """After three more tries, in less than two minutes, the order is given up."""
     order = await shop.counter.place("tea")
     await shop.counter.pay(order.id)
+    await rocketmq_broker.arrived(places.orders, tag="paid")
     await rocketmq_broker.consumed(places.warehouse)
     await rocketmq_broker.clock.elapse(minutes=2)
     (given_up,) = rocketmq_broker.dead_letters(places.warehouse)
@@ -148,6 +150,7 @@ async def test_shipped_order_is_told_by_a_busy_broker(rocketmq_broker: RocketmqB
     order = await shop.counter.place("tea")
     rocketmq_broker.faults.add(on="send", topic=places.orders, after=1, times=3, answer=ResponseCode.SYSTEM_BUSY)
     await shop.counter.pay(order.id)
+    await rocketmq_broker.arrived(places.orders, tag="paid")
     await rocketmq_broker.consumed(places.warehouse)
     rocketmq_broker.assert_sent(places.orders, tags="shipped", times=0)
     await rocketmq_broker.clock.elapse(seconds=10)

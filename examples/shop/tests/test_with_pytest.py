@@ -111,6 +111,7 @@ def test_order_waits_for_stock(rocketmq_broker: RocketmqBroker, shop: Background
     """The warehouse tries again after ten seconds, and after thirty more, and ships when there is enough."""
     rocketmq_broker.clock.freeze()
     shop.pay(shop.place("tea").id)
+    rocketmq_broker.wait_for(places.orders, tag="paid")
     rocketmq_broker.wait_consumed(places.warehouse)
     assert tries(rocketmq_broker, places) == 1
     for seconds, expected in ((9, 1), (1, 2), (29, 2), (1, 3)):
@@ -128,6 +129,7 @@ def test_order_that_cannot_be_shipped_is_a_dead_letter(
     """After three more tries, in less than two minutes, the order is given up."""
     order = shop.place("tea")
     shop.pay(order.id)
+    rocketmq_broker.wait_for(places.orders, tag="paid")
     rocketmq_broker.wait_consumed(places.warehouse)
     rocketmq_broker.clock.advance(minutes=2)
     (given_up,) = rocketmq_broker.dead_letters(places.warehouse)

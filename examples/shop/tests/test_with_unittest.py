@@ -108,6 +108,7 @@ class WarehouseTest(ShopTestCase):
         """The warehouse tries again after ten seconds, and after thirty more, and ships when there is enough."""
         self.broker.clock.freeze()
         self.shop.pay(self.shop.place("tea").id)
+        self.broker.wait_for(self.places.orders, tag="paid")
         self.broker.wait_consumed(self.places.warehouse)
         self.assertEqual(self.tries(), 1)
         for seconds, expected in ((9, 1), (1, 2), (29, 2), (1, 3)):
@@ -122,6 +123,7 @@ class WarehouseTest(ShopTestCase):
         """After three more tries, in less than two minutes, the order is given up."""
         order = self.shop.place("tea")
         self.shop.pay(order.id)
+        self.broker.wait_for(self.places.orders, tag="paid")
         self.broker.wait_consumed(self.places.warehouse)
         self.broker.clock.advance(minutes=2)
         (given_up,) = self.broker.dead_letters(self.places.warehouse)

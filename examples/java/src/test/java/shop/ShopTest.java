@@ -101,6 +101,7 @@ class ShopTest {
         broker.freeze();
         Order order = shop.place("tea", 1);
         shop.pay(order);
+        broker.waitFor(places.orders(), "paid");
         broker.waitConsumed(places.warehouse());
         assertEquals(1, tries());
         int[][] expected = {{9, 1}, {1, 2}, {29, 2}, {1, 3}};
@@ -118,6 +119,7 @@ class ShopTest {
     void orderThatCannotBeShippedIsDeadLetter() throws Exception {
         Order order = shop.place("tea", 1);
         shop.pay(order);
+        broker.waitFor(places.orders(), "paid");
         broker.waitConsumed(places.warehouse());
         broker.advance(Duration.ofMinutes(2));
         JsonObject givenUp = broker.deadLetters(places.warehouse()).get(0).getAsJsonObject();
