@@ -312,9 +312,23 @@ async def test_second_broker(control: httpx.AsyncClient, broker: RocketmqBroker)
     assert (added["name"], added["nameserver"]) == ("broker-b", broker.nameserver)
     assert added["broker"] != broker.address
     assert "already" in await refused(control, 400, "POST", "/brokers")
+    await done(control, "POST", "/topics", name="u", broker="broker-b")
+    assert await done(control, "GET", "/messages?topic=u&broker=broker-b") == []
+    await refused(control, 404, "GET", "/messages?topic=u")
+    await done(control, "POST", "/broker/stop", broker="broker-b")
+    told = "broker-b does not run: restart starts it again"
+    assert await refused(control, 409, "GET", "/transactions?broker=broker-b") == told
+    await done(control, "POST", "/broker/restart", broker="broker-b")
+    assert await done(control, "GET", "/transactions?broker=broker-b") == []
+    told = "there is no broker 'broker-c', these are: broker-a, broker-b"
+    assert await refused(control, 404, "POST", "/wait/idle", broker="broker-c") == told
     told = await refused(control, 400, "POST", "/brokers", name="c", settings={"flushDiskType": "NEVER"})
     assert "flushDiskType" in told
+    slave = await done(control, "POST", "/brokers", name="broker-a", settings={"brokerRole": "SLAVE", "brokerId": "1"})
+    assert slave["name"] == "broker-a-1"
+    await done(control, "POST", "/broker/kill", broker="broker-a-1")
     await done(control, "DELETE", "/test")
+    assert "no broker 'broker-b'" in await refused(control, 404, "POST", "/wait/idle", broker="broker-b")
     assert (await done(control, "POST", "/brokers"))["name"] == "broker-b"
 
 
