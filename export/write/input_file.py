@@ -1,6 +1,6 @@
 """A file that a user has named, read from its beginning on: errors say which and why.
 
-Recordings (``cli/traffic/recording.py``) and dumps (``dump_file.py``) are opened by it; it does not know what they hold.
+Recordings (``cli/traffic/recording.py``) and dumps (``dump_file.py``) are opened by it; it knows nothing of either.
 """
 
 import os
