@@ -23,7 +23,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import nearest
 from ...remoting.transport.event_loop import LoopClock
 from ...testing.broker_thread import RocketmqBroker
-from ...testing.faults.disk_faults import DiskFault
+from ...testing.faults.hits import ActiveFault
 from ...testing.faults.request_faults import Fault, InjectedFault
 from ...testing.own_clients import Addressed, MessageParts, make_message
 from ...testing.views.sent_messages import ExpectedMessage
@@ -31,7 +31,6 @@ from ...testing.views.unknown_names import UnknownNameError
 from . import answers, requests
 
 T = TypeVar("T")
-AddedFault = InjectedFault | DiskFault
 _OUTSIDE_OF_TESTS = "topic"
 """What names begin with that are made up while no test runs."""
 
@@ -46,7 +45,7 @@ class ControlOperations:
         self._has_test = False
         self._numbers = itertools.count(1)
         self._brokers = {str(broker.servers.identity): broker}
-        self._faults: dict[int, AddedFault] = {}
+        self._faults: dict[int, ActiveFault] = {}
         self._partitions: dict[int, ExitStack] = {}
 
     def __repr__(self) -> str:
@@ -231,7 +230,7 @@ class ControlOperations:
         self._faults[number] = fault
         return _state_of(number, fault)
 
-    def _add_fault(self, asked: requests.AskedFault) -> AddedFault:
+    def _add_fault(self, asked: requests.AskedFault) -> ActiveFault:
         faults = self._at(asked.broker).faults
         if asked.disk is not None:
             _check_disk_fault(asked)
@@ -428,6 +427,6 @@ def _find(kind: str, table: dict[int, T], number: int) -> T:
     return table[number]
 
 
-def _state_of(number: int, fault: AddedFault) -> answers.FaultState:
+def _state_of(number: int, fault: ActiveFault) -> answers.FaultState:
     text = str(fault.rule) if isinstance(fault, InjectedFault) else str(fault)
     return answers.FaultState(id=number, fault=text, hits=fault.hits, optional=fault.optional)
