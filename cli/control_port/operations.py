@@ -12,6 +12,7 @@ Rules
 import asyncio
 import itertools
 import json as json_text
+import logging
 import pathlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from typing import Any, TypeVar, cast
 from msgspec import UNSET, UnsetType
 
 from ...common.codes import ResponseCode
-from ...common.errors import nearest
+from ...common.errors import ConfigError, nearest
 from ...remoting.transport.event_loop import LoopClock
 from ...testing.broker_thread import RocketmqBroker
 from ...testing.faults.hits import ActiveFault
@@ -31,6 +32,7 @@ from ...testing.views.unknown_names import UnknownNameError
 from . import answers, requests
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _OUTSIDE_OF_TESTS = "topic"
 """What names begin with that are made up while no test runs."""
 
@@ -306,7 +308,10 @@ class ControlOperations:
         """Start one more broker."""
 
         def add() -> RocketmqBroker:
-            added = self._broker.add_broker(asked.name, asked.settings)
+            try:
+                added = self._broker.add_broker(asked.name, asked.settings)
+            except ConfigError as error:
+                raise ValueError(f"{error} - at `$.settings`") from error
             self._brokers[str(added.servers.identity)] = added
             return added
 
@@ -353,10 +358,13 @@ class ControlOperations:
         async with self._turn:
             done = asyncio.get_running_loop().run_in_executor(None, work)
             try:
-                return await asyncio.shield(done)
+                await asyncio.wait([done])
             except asyncio.CancelledError:
                 await asyncio.wait([done])  # whoever comes next finds it done
+                if (error := done.exception()) is not None:
+                    _log.info("nobody waits for an answer any more: %s", error)
                 raise
+            return done.result()
 
 
 def describe_failures(error: BaseException) -> Iterator[str]:
