@@ -404,10 +404,6 @@ class RocketmqBroker:
         finally:
             self.on_loop(lambda: self._servers.door.heal(partition))
 
-    async def join(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do some work on the broker's loop without blocking that of the caller, and return what it gives."""
-        return await self._thread.join(work)
-
     def on_loop(self, work: Callable[[], T]) -> T:
         """Do something on the broker's loop, and return what it returns."""
 

@@ -205,7 +205,7 @@ class Servers:
                 await self.start_nameserver()
             else:
                 self._first.adopt(self)
-            await asyncio.to_thread(self._fill_store)
+            await self._fill_store()
             await self.start_broker()
         except BaseException as error:
             if self._beginning is not None:
@@ -316,7 +316,7 @@ class Servers:
         """Start the broker with the store of the beginning, at the machine's time."""
         await self.stop_broker()
         await asyncio.to_thread(empty, self._root)
-        await asyncio.to_thread(self._fill_store)
+        await self._fill_store()
         self._clock.return_to_machine()
         self.tracker.forget()
         await self.start_broker()
@@ -362,9 +362,9 @@ class Servers:
     def _root(self) -> pathlib.Path:
         return pathlib.Path(self._settings["storePathRootDir"])
 
-    def _fill_store(self) -> None:
+    async def _fill_store(self) -> None:
         if self._beginning is not None:
-            unpack_file(self._beginning, self._root)
+            await asyncio.to_thread(unpack_file, self._beginning, self._root)
 
     async def _end_run(self) -> None:
         run, self._broker_run = self._broker_run, None

@@ -32,7 +32,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as StarletteRoute
 
-from ...common.errors import AddressInUseError, ConfigError, DecodeError, RocketletError, nearest
+from ...common.errors import DecodeError, RocketletError, nearest
 from ...console.access import names_this_machine
 from ...testing.servers import BrokerDownError
 from ...testing.views.unknown_names import UnknownNameError
@@ -49,8 +49,6 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (UnknownNameError, UNKNOWN),
     (BrokerDownError, FORBIDDEN),
     (TimeoutError, LATE),
-    (AddressInUseError, FORBIDDEN),
-    (ConfigError, BAD),
     (DecodeError, BAD),
     (RocketletError, FORBIDDEN),
     (ValueError, BAD),

@@ -12,6 +12,7 @@ Rules
 import asyncio
 import itertools
 import json as json_text
+import logging
 import pathlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,10 +21,10 @@ from typing import Any, TypeVar, cast
 from msgspec import UNSET, UnsetType
 
 from ...common.codes import ResponseCode
-from ...common.errors import nearest
+from ...common.errors import ConfigError, nearest
 from ...remoting.transport.event_loop import LoopClock
 from ...testing.broker_thread import RocketmqBroker
-from ...testing.faults.disk_faults import DiskFault
+from ...testing.faults.hits import ActiveFault
 from ...testing.faults.request_faults import Fault, InjectedFault
 from ...testing.own_clients import Addressed, MessageParts, make_message
 from ...testing.views.sent_messages import ExpectedMessage
@@ -31,7 +32,7 @@ from ...testing.views.unknown_names import UnknownNameError
 from . import answers, requests
 
 T = TypeVar("T")
-AddedFault = InjectedFault | DiskFault
+_log = logging.getLogger(__name__)
 _OUTSIDE_OF_TESTS = "topic"
 """What names begin with that are made up while no test runs."""
 
@@ -45,7 +46,8 @@ class ControlOperations:
         self._turn = asyncio.Lock()
         self._has_test = False
         self._numbers = itertools.count(1)
-        self._faults: dict[int, AddedFault] = {}
+        self._brokers = {str(broker.servers.identity): broker}
+        self._faults: dict[int, ActiveFault] = {}
         self._partitions: dict[int, ExitStack] = {}
 
     def __repr__(self) -> str:
@@ -60,10 +62,23 @@ class ControlOperations:
 
     async def addresses(self) -> answers.Addresses:
         """Say what is controlled."""
-        broker = self._broker
+        return self._describe(self._broker)
+
+    def _describe(self, broker: RocketmqBroker) -> answers.Addresses:
         return answers.Addresses(
-            name=broker.name, nameserver=broker.nameserver, broker=broker.address, version=self._version
+            name=str(broker.servers.identity),
+            nameserver=broker.nameserver,
+            broker=broker.address,
+            version=self._version,
         )
+
+    def _at(self, name: str | None) -> RocketmqBroker:
+        """Return a broker (raises ``UnknownNameError``)."""
+        if name is None:
+            return self._broker
+        if name not in self._brokers:
+            raise UnknownNameError(f"there is no broker {name!r}, these are: {', '.join(self._brokers)}")
+        return self._brokers[name]
 
     async def begin_test(self, asked: requests.AskedTest) -> answers.BegunTest:
         """Forget what was asked before, and end a test that nobody has ended."""
@@ -88,6 +103,7 @@ class ControlOperations:
     def _end_test(self) -> None:
         self._broker.prefix, self._has_test = _OUTSIDE_OF_TESTS, False
         self._faults.clear()
+        self._brokers = {str(self._broker.servers.identity): self._broker}
         with ExitStack() as ending:
             ending.callback(self._broker.end_test)
             for partition in self._partitions.values():
@@ -98,11 +114,11 @@ class ControlOperations:
 
     async def create_topic(self, asked: requests.AskedTopic) -> answers.Named:
         """Create a topic."""
-        return answers.Named(name=await self._broker.create_topic(asked.name, asked.queues))
+        return answers.Named(name=await self._at(asked.broker).create_topic(asked.name, asked.queues))
 
     async def create_group(self, asked: requests.AskedGroup) -> answers.Named:
         """Create a consumer group."""
-        return answers.Named(name=await self._broker.create_group(asked.name))
+        return answers.Named(name=await self._at(asked.broker).create_group(asked.name))
 
     async def send(self, asked: list[requests.SentMessage]) -> list[answers.SentPlace]:
         """Send messages in order; nothing is sent if one of them is none."""
@@ -116,29 +132,31 @@ class ControlOperations:
     async def messages(self, asked: requests.AskedMessages) -> list[answers.StoredMessage]:
         """Return what is stored in a topic."""
         found = await asyncio.to_thread(
-            self._broker.messages, asked.topic, tag=asked.tag, key=asked.key, group=asked.group
+            self._at(asked.broker).messages, asked.topic, tag=asked.tag, key=asked.key, group=asked.group
         )
         return [*map(answers.StoredMessage.of, found)]
 
     async def lag(self, asked: requests.OfGroup) -> answers.Lag:
         """Return how many messages a group is not done with."""
-        return answers.Lag.of(await asyncio.to_thread(self._broker.lag, asked.group))
+        return answers.Lag.of(await asyncio.to_thread(self._at(asked.broker).lag, asked.group))
 
     async def in_flight(self, asked: requests.OfGroup) -> list[answers.StoredMessage]:
         """Return what members of a group were given and are not done with."""
-        return [*map(answers.StoredMessage.of, await asyncio.to_thread(self._broker.in_flight, asked.group))]
+        return [*map(answers.StoredMessage.of, await asyncio.to_thread(self._at(asked.broker).in_flight, asked.group))]
 
     async def dead_letters(self, asked: requests.OfGroup) -> list[answers.StoredMessage]:
         """Return what a group has given up."""
-        return [*map(answers.StoredMessage.of, await asyncio.to_thread(self._broker.dead_letters, asked.group))]
+        return [
+            *map(answers.StoredMessage.of, await asyncio.to_thread(self._at(asked.broker).dead_letters, asked.group))
+        ]
 
-    async def transactions(self) -> list[answers.Transaction]:
+    async def transactions(self, asked: requests.AtBroker) -> list[answers.Transaction]:
         """Return the transactions that nobody has decided about."""
-        return [*map(answers.Transaction.of, await asyncio.to_thread(self._broker.transactions))]
+        return [*map(answers.Transaction.of, await asyncio.to_thread(self._at(asked.broker).transactions))]
 
     async def seen_requests(self, asked: requests.AskedRequests) -> answers.SeenRequests:
         """Return what clients have asked."""
-        found = await asyncio.to_thread(self._broker.requests, asked.on, asked.topic, asked.group)
+        found = await asyncio.to_thread(self._at(asked.broker).requests, asked.on, asked.topic, asked.group)
         return answers.SeenRequests(requests=[*map(answers.SeenRequest.of, found)], forgotten=found.forgotten)
 
     async def expect(self, asked: requests.ExpectedSending) -> None:
@@ -158,24 +176,24 @@ class ControlOperations:
             expected["keys"] = asked.keys
         if not isinstance(asked.properties, UnsetType):
             expected["properties"] = asked.properties
-        await asyncio.to_thread(self._broker.assert_sent, asked.topic, times=asked.times, **expected)
+        await asyncio.to_thread(self._at(asked.broker).assert_sent, asked.topic, times=asked.times, **expected)
 
     # --- waiting
 
     async def wait_for_messages(self, asked: requests.WaitForMessages) -> list[answers.StoredMessage]:
         """Return the messages of a topic when there are enough."""
-        found = await self._broker.arrived(
+        found = await self._at(asked.broker).arrived(
             asked.topic, asked.count, tag=asked.tag, key=asked.key, timeout=asked.timeout
         )
         return [*map(answers.StoredMessage.of, found)]
 
     async def wait_for_group(self, asked: requests.WaitForGroup) -> None:
         """Return when a consumer group is done with all that it subscribes to."""
-        await self._broker.consumed(asked.group, timeout=asked.timeout)
+        await self._at(asked.broker).consumed(asked.group, timeout=asked.timeout)
 
     async def wait_for_idle(self, asked: requests.WaitForIdle) -> None:
         """Return when each consumer group that has members is done."""
-        await self._broker.idle(timeout=asked.timeout)
+        await self._at(asked.broker).idle(timeout=asked.timeout)
 
     # --- time
 
@@ -214,8 +232,8 @@ class ControlOperations:
         self._faults[number] = fault
         return _state_of(number, fault)
 
-    def _add_fault(self, asked: requests.AskedFault) -> AddedFault:
-        faults = self._broker.faults
+    def _add_fault(self, asked: requests.AskedFault) -> ActiveFault:
+        faults = self._at(asked.broker).faults
         if asked.disk is not None:
             _check_disk_fault(asked)
             if asked.disk == "slow":
@@ -262,21 +280,21 @@ class ControlOperations:
 
     # --- servers
 
-    async def stop_broker(self, _asked: requests.AskedNothing) -> None:
+    async def stop_broker(self, asked: requests.AtBroker) -> None:
         """Stop the broker cleanly."""
-        await self._alone(self._broker.stop)
+        await self._alone(self._at(asked.broker).stop)
 
-    async def kill_broker(self, _asked: requests.AskedNothing) -> None:
+    async def kill_broker(self, asked: requests.AtBroker) -> None:
         """End the broker as SIGKILL does."""
-        await self._alone(self._broker.kill)
+        await self._alone(self._at(asked.broker).kill)
 
-    async def restart_broker(self, _asked: requests.AskedNothing) -> None:
+    async def restart_broker(self, asked: requests.AtBroker) -> None:
         """Start the broker again."""
-        await self._alone(self._broker.restart)
+        await self._alone(self._at(asked.broker).restart)
 
-    async def reset_broker(self, _asked: requests.AskedNothing) -> None:
+    async def reset_broker(self, asked: requests.AtBroker) -> None:
         """Empty the broker."""
-        await self._alone(self._broker.reset)
+        await self._alone(self._at(asked.broker).reset)
 
     async def stop_nameserver(self, _asked: requests.AskedNothing) -> None:
         """Stop the name server."""
@@ -288,17 +306,23 @@ class ControlOperations:
 
     async def add_broker(self, asked: requests.AskedBroker) -> answers.Addresses:
         """Start one more broker."""
-        added = await self._alone(lambda: self._broker.add_broker(asked.name, asked.settings))
-        return answers.Addresses(
-            name=added.name, nameserver=added.nameserver, broker=added.address, version=self._version
-        )
+
+        def add() -> RocketmqBroker:
+            try:
+                added = self._broker.add_broker(asked.name, asked.settings)
+            except ConfigError as error:
+                raise ValueError(f"{error} - at `$.settings`") from error
+            self._brokers[str(added.servers.identity)] = added
+            return added
+
+        return self._describe(await self._alone(add))
 
     async def cut_off(self, asked: requests.AskedPartition) -> answers.Cut:
         """Let nothing pass between a client and the broker."""
 
         def cut() -> int:
             with ExitStack() as stack:
-                stack.enter_context(self._broker.partition(asked.client))
+                stack.enter_context(self._at(asked.broker).partition(asked.client))
                 number = next(self._numbers)
                 self._partitions[number] = stack.pop_all()
             return number
@@ -334,10 +358,13 @@ class ControlOperations:
         async with self._turn:
             done = asyncio.get_running_loop().run_in_executor(None, work)
             try:
-                return await asyncio.shield(done)
+                await asyncio.wait([done])
             except asyncio.CancelledError:
                 await asyncio.wait([done])  # whoever comes next finds it done
+                if (error := done.exception()) is not None:
+                    _log.info("nobody waits for an answer any more: %s", error)
                 raise
+            return done.result()
 
 
 def describe_failures(error: BaseException) -> Iterator[str]:
@@ -408,6 +435,6 @@ def _find(kind: str, table: dict[int, T], number: int) -> T:
     return table[number]
 
 
-def _state_of(number: int, fault: AddedFault) -> answers.FaultState:
+def _state_of(number: int, fault: ActiveFault) -> answers.FaultState:
     text = str(fault.rule) if isinstance(fault, InjectedFault) else str(fault)
     return answers.FaultState(id=number, fault=text, hits=fault.hits, optional=fault.optional)

@@ -20,20 +20,26 @@ class AskedNothing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A request that has nothing to say."""
 
 
+class AtBroker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which broker is meant."""
+
+    broker: Annotated[Name | None, Meta(description="One that was added, by its name; the first unless given")] = None
+
+
 class AskedTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A test that begins."""
 
     name: Annotated[str, Meta(min_length=1, description="Names of topics and groups that are made up begin with it")]
 
 
-class AskedTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedTopic(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A topic to be made."""
 
     name: Annotated[Name | None, Meta(description="Made up from the name of the test unless given")] = None
     queues: Annotated[int, Meta(ge=1, le=65_535, description="Number of its queues")] = 4
 
 
-class AskedGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedGroup(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A consumer group to be made, with its retry topic."""
 
     name: Annotated[Name | None, Meta(description="Made up from the name of the test unless given")] = None
@@ -54,7 +60,7 @@ class SentMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     delay_ms: Annotated[NotNegative | None, Meta(description="How late it is delivered, by the broker's clock")] = None
 
 
-class ExpectedSending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExpectedSending(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a message of a topic is expected to be; fields that are left out may be anything."""
 
     topic: Name
@@ -69,7 +75,7 @@ class ExpectedSending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     times: Annotated[NotNegative | None, Meta(description="How many messages are so; at least one unless given")] = None
 
 
-class AskedMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedMessages(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which messages are looked at."""
 
     topic: Name
@@ -80,13 +86,13 @@ class AskedMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = None
 
 
-class OfGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OfGroup(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which consumer group is looked at."""
 
     group: Name
 
 
-class AskedRequests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedRequests(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which requests of clients are looked at."""
 
     on: Annotated[str | None, Meta(description="An operation: send, pull, commit_offset, route, …")] = None
@@ -94,7 +100,7 @@ class AskedRequests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     group: str | None = None
 
 
-class WaitForMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitForMessages(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which messages are waited for; their topic may come later, too."""
 
     topic: Name
@@ -104,14 +110,14 @@ class WaitForMessages(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     timeout: Timeout = DEFAULT_WAIT_S
 
 
-class WaitForGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitForGroup(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which consumer group is waited for."""
 
     group: Name
     timeout: Timeout = DEFAULT_WAIT_S
 
 
-class WaitForIdle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WaitForIdle(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long is waited for all consumer groups."""
 
     timeout: Timeout = DEFAULT_WAIT_S
@@ -134,7 +140,7 @@ class AskedSpan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     milliseconds: Annotated[float, Meta(ge=0)] = 0
 
 
-class AskedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedFault(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What shall go wrong, with which requests, how often; or what is wrong with the disk."""
 
     on: Annotated[
@@ -165,7 +171,7 @@ class AskedBroker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     settings: Annotated[dict[str, str], Meta(description="By Java's keys, over those of the first broker")] = {}
 
 
-class AskedPartition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskedPartition(AtBroker, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A client that is cut off."""
 
     client: Annotated[str, Meta(min_length=1, description="Its client id")]

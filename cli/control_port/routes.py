@@ -18,7 +18,7 @@ LATE: Final = 504
 TAR: Final = "application/x-tar"
 STATUSES: Final = {
     BAD: "What is asked cannot be; the text says what is wrong, and where.",
-    UNKNOWN: "There is no such topic, group, client, fault or address.",
+    UNKNOWN: "There is no such topic, group, client, broker, fault or address.",
     FORBIDDEN: "The state forbids it, the broker refuses it, or what was expected is not so.",
     LATE: "What was waited for has not happened in time; the text says what is missing.",
 }
@@ -111,7 +111,7 @@ ROUTES: Final = (
         "Create a topic.",
         body=requests.AskedTopic,
         answer=answers.Named,
-        refusals=(FORBIDDEN,),
+        refusals=(UNKNOWN, FORBIDDEN),
     ),
     _MESSAGES.post(
         "/groups",
@@ -119,7 +119,7 @@ ROUTES: Final = (
         "Create a consumer group and its retry topic.",
         body=requests.AskedGroup,
         answer=answers.Named,
-        refusals=(FORBIDDEN,),
+        refusals=(UNKNOWN, FORBIDDEN),
     ),
     _MESSAGES.post(
         "/messages",
@@ -173,8 +173,9 @@ ROUTES: Final = (
         "/transactions",
         Operations.transactions,
         "The transactions that nobody has decided about, the oldest first.",
+        query=requests.AtBroker,
         answer=list[answers.Transaction],
-        refusals=(FORBIDDEN,),
+        refusals=(UNKNOWN, FORBIDDEN),
     ),
     _LOOKS.get(
         "/requests",
@@ -182,6 +183,7 @@ ROUTES: Final = (
         "What clients have asked the broker and the name server since the test began.",
         query=requests.AskedRequests,
         answer=answers.SeenRequests,
+        refusals=(UNKNOWN,),
     ),
     _WAITS.post(
         "/wait/messages",
@@ -196,14 +198,14 @@ ROUTES: Final = (
         Operations.wait_for_group,
         "Wait until a consumer group has members and is done with all that it subscribes to.",
         body=requests.WaitForGroup,
-        refusals=(FORBIDDEN, LATE),
+        refusals=(UNKNOWN, FORBIDDEN, LATE),
     ),
     _WAITS.post(
         "/wait/idle",
         Operations.wait_for_idle,
         "Wait until each consumer group that has members is done with all that it subscribes to.",
         body=requests.WaitForIdle,
-        refusals=(FORBIDDEN, LATE),
+        refusals=(UNKNOWN, FORBIDDEN, LATE),
     ),
     _TIME.get("/clock", Operations.clock, "What the broker's clock shows.", answer=answers.ClockState),
     _TIME.post(
@@ -222,6 +224,7 @@ ROUTES: Final = (
         "Let something go wrong with the next requests that fit, or with the disk, until the test ends.",
         body=requests.AskedFault,
         answer=answers.FaultState,
+        refusals=(UNKNOWN,),
     ),
     _FAULTS.get("/faults", Operations.faults, "The faults that were added.", answer=list[answers.FaultState]),
     _FAULTS.get(
@@ -255,21 +258,33 @@ ROUTES: Final = (
         refusals=(UNKNOWN,),
     ),
     _FAULTS.delete("/partitions/{id}", Operations.heal, "Let pass what was held back.", refusals=(UNKNOWN,)),
-    _SERVERS.post("/broker/stop", Operations.stop_broker, "Stop the broker cleanly."),
+    _SERVERS.post(
+        "/broker/stop",
+        Operations.stop_broker,
+        "Stop the broker cleanly.",
+        body=requests.AtBroker,
+        refusals=(UNKNOWN,),
+    ),
     _SERVERS.post(
         "/broker/kill",
         Operations.kill_broker,
         "End the broker as SIGKILL does: nothing more is written, no table saved, connections are reset.",
+        body=requests.AtBroker,
+        refusals=(UNKNOWN,),
     ),
     _SERVERS.post(
         "/broker/restart",
         Operations.restart_broker,
         "Start the broker on the same ports and the same store, after a clean stop if it still runs.",
+        body=requests.AtBroker,
+        refusals=(UNKNOWN,),
     ),
     _SERVERS.post(
         "/broker/reset",
         Operations.reset_broker,
         "Empty the broker: messages, topics, groups and offsets are gone, and it has the machine's time again.",
+        body=requests.AtBroker,
+        refusals=(UNKNOWN,),
     ),
     _SERVERS.post("/nameserver/stop", Operations.stop_nameserver, "Stop the name server."),
     _SERVERS.post(

@@ -1,7 +1,9 @@
 """What each address of the control port does to a broker."""
 
 import asyncio
+import logging
 import os
+import threading
 from typing import Any
 
 import httpx
@@ -9,6 +11,8 @@ import pytest
 from inbox import Inbox
 from subscribed import push_consumer
 
+from rocketlet.cli.control_port.operations import ControlOperations
+from rocketlet.cli.control_port.requests import AtBroker
 from rocketlet.client import Message, Producer, ReceivedMessage, TransactionProducer, TransactionState
 from rocketlet.common.errors import RemotingError
 from rocketlet.testing import RocketmqBroker
@@ -287,6 +291,15 @@ async def test_broker_stops_and_starts(control: httpx.AsyncClient) -> None:
     assert len(await done(control, "GET", "/messages?topic=t")) == 1
 
 
+async def test_broker_that_cannot_start(control: httpx.AsyncClient) -> None:
+    """It is told why; the end of the test mends it."""
+    await done(control, "POST", "/broker/stop")
+    await done(control, "POST", "/faults", disk="full")
+    assert "No space left on device" in await refused(control, 409, "POST", "/broker/restart")
+    await done(control, "DELETE", "/test")
+    await send(control, {"topic": "t", "body": "1"})
+
+
 async def test_reset_empties_the_broker(control: httpx.AsyncClient) -> None:
     """Topics are gone, and moved time."""
     await send(control, {"topic": "t", "body": "1"})
@@ -312,9 +325,24 @@ async def test_second_broker(control: httpx.AsyncClient, broker: RocketmqBroker)
     assert (added["name"], added["nameserver"]) == ("broker-b", broker.nameserver)
     assert added["broker"] != broker.address
     assert "already" in await refused(control, 400, "POST", "/brokers")
+    await done(control, "POST", "/topics", name="u", broker="broker-b")
+    assert await done(control, "GET", "/messages?topic=u&broker=broker-b") == []
+    await refused(control, 404, "GET", "/messages?topic=u")
+    await done(control, "POST", "/broker/stop", broker="broker-b")
+    told = "broker-b does not run: restart starts it again"
+    assert await refused(control, 409, "GET", "/transactions?broker=broker-b") == told
+    await done(control, "POST", "/broker/restart", broker="broker-b")
+    assert await done(control, "GET", "/transactions?broker=broker-b") == []
+    told = "there is no broker 'broker-c', these are: broker-a, broker-b"
+    assert await refused(control, 404, "POST", "/wait/idle", broker="broker-c") == told
     told = await refused(control, 400, "POST", "/brokers", name="c", settings={"flushDiskType": "NEVER"})
-    assert "flushDiskType" in told
+    assert told.startswith("flushDiskType")
+    assert told.endswith(" - at `$.settings`")
+    slave = await done(control, "POST", "/brokers", name="broker-a", settings={"brokerRole": "SLAVE", "brokerId": "1"})
+    assert slave["name"] == "broker-a-1"
+    await done(control, "POST", "/broker/kill", broker="broker-a-1")
     await done(control, "DELETE", "/test")
+    assert "no broker 'broker-b'" in await refused(control, 404, "POST", "/wait/idle", broker="broker-b")
     assert (await done(control, "POST", "/brokers"))["name"] == "broker-b"
 
 
@@ -371,3 +399,30 @@ async def test_snapshot_that_is_none(control: httpx.AsyncClient, change: str) ->
     assert len(await done(control, "GET", "/messages?topic=t")) == 1
     answer = await control.put("/snapshot", content=taken, headers={"Content-Type": "application/json"})
     assert (answer.status_code, "must be application/x-tar" in answer.text) == (415, True)
+
+
+async def test_what_is_begun_is_done(
+    broker: RocketmqBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restart for which nobody waits any more has its turn to its end, and what comes of it is logged."""
+    begun, may_end, done_in_turn = threading.Event(), threading.Event(), list[str]()
+
+    def restart() -> None:
+        begun.set()
+        may_end.wait()
+        done_in_turn.append("restart")
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(broker, "restart", restart)
+    monkeypatch.setattr(broker, "reset", lambda: done_in_turn.append("reset"))
+    caplog.set_level(logging.INFO)
+    operations = ControlOperations(broker, "1")
+    async with asyncio.TaskGroup() as tasks:
+        left = tasks.create_task(operations.restart_broker(AtBroker()))
+        await asyncio.to_thread(begun.wait)
+        left.cancel()
+        tasks.create_task(operations.reset_broker(AtBroker()))
+        may_end.set()
+    assert left.cancelled()
+    assert done_in_turn == ["restart", "reset"]
+    assert "nobody waits for an answer any more: broken" in caplog.text
