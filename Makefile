@@ -11,7 +11,7 @@ PUBLIC := client common spark testing
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ci test-random test-long check fix bench bench-java bench-long compatibility mqadmin durability chaos docs mutants
+.PHONY: help demo test test-ci test-random test-long check fix bench bench-java bench-long compatibility mqadmin control-port durability chaos docs mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -72,6 +72,9 @@ mqadmin: $(READY) ## run every command of mqadmin and write docs/reference/mqadm
 	@.ci/tools --try jdk maven
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests/interop/test_mqadmin.py -k page_says --mqadmin-page=docs/reference/mqadmin.md
+
+control-port: $(READY) ## write docs/reference/control-port.md from the table of its routes
+	@$(BIN)/python tests/support/control_page.py docs/reference/control-port.md
 
 durability: $(READY) ## try to lose messages: crashes, kills, lost machines, rot, other brokers; write docs/reference/durability.md
 	@.ci/tools --try jdk maven go

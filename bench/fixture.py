@@ -2,6 +2,7 @@
 
     first broker ready       a process from its start until a client could connect to `RocketmqBroker()`
     broker of one test       one more in the same process: from nothing until it is stopped again
+    broker from a snapshot   the same, with a store of a thousand messages that was saved before
     topic of one test        `topic()` of a broker that runs, and a message that is sent there and looked at
     reset                    `reset()` of a broker that has had a topic and a message
     advance, 10,000 delayed  `clock.advance` over as many delayed messages, of all levels
@@ -33,6 +34,7 @@ from rocketlet.testing import RocketmqBroker
 _FIRST: Final = "from rocketlet.testing import RocketmqBroker\nwith RocketmqBroker(): print('ready', flush=True)"
 _DELAYED: Final = 10_000
 _LEVELS: Final = 18
+_SAVED: Final = 1_000
 
 
 class FixtureRow(NamedTuple):
@@ -65,6 +67,21 @@ def _one_broker_ms() -> float:
     return _took_ms(run)
 
 
+def _from_snapshot_ms(path: Path) -> float:
+    def run() -> None:
+        with RocketmqBroker(snapshot=path):
+            pass
+
+    return _took_ms(run)
+
+
+def _save_snapshot(path: Path) -> None:
+    with RocketmqBroker() as broker:
+        topic = broker.topic()
+        broker.send_all(Message(topic, b"%d" % at, keys=[f"order-{at}"]) for at in range(_SAVED))
+        broker.snapshot(path)
+
+
 def _one_topic_ms(broker: RocketmqBroker) -> float:
     def use() -> None:
         topic = broker.topic()
@@ -95,9 +112,10 @@ def _java_ms() -> float:
             return (time.perf_counter() - begun) * 1e3
 
 
-def _rows(broker: RocketmqBroker) -> Iterator[FixtureRow]:
+def _rows(broker: RocketmqBroker, snapshot: Path) -> Iterator[FixtureRow]:
     yield FixtureRow("first broker ready", _first_ready_ms, 2)
     yield FixtureRow("broker of one test", _one_broker_ms, 0.15)
+    yield FixtureRow("broker from a snapshot", lambda: _from_snapshot_ms(snapshot), None)
     yield FixtureRow("topic of one test", lambda: _one_topic_ms(broker), 0.05)
     yield FixtureRow("reset", lambda: _reset_ms(broker), None)
     yield FixtureRow("advance, 10,000 delayed", _advance_ms, 5)
@@ -108,8 +126,10 @@ def _rows(broker: RocketmqBroker) -> Iterator[FixtureRow]:
 @click.option("--runs", default=7, show_default=True, help="Counted runs of each.")
 def main(runs: int) -> None:
     """Print the time of each row, and its ratio to the imports."""
-    with RocketmqBroker() as broker:
-        for row in _rows(broker):
+    with tempfile.TemporaryDirectory() as directory, RocketmqBroker() as broker:
+        snapshot = Path(directory) / "thousand.tar"
+        _save_snapshot(snapshot)
+        for row in _rows(broker, snapshot):
             pairs = [(import_bare().wall_ms, row.measure()) for _ in range(runs + 1)][1:]
             ratios = sorted(taken / bare for bare, taken in pairs)
             taken = statistics.median(taken for _, taken in pairs)

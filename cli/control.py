@@ -1,174 +1,114 @@
-"""``rocketlet status`` and ``rocketlet down``: what runs on this machine, and its end.
+"""``rocketlet up --control-port``: the test fixture in place of plain servers, and the port by which tests drive it."""
 
-exit code   status                             down
-0           what runs can be used              it has stopped
-1           nothing runs                       nothing runs, or it cannot be stopped from here
-2           an option that cannot be used      the same; several run, and none is named
-3           a server of it does not answer
-"""
-
-import contextlib
-import glob
-import os
-import tempfile
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from ..common.errors import DecodeError, RemotingError
-from ..common.names import SELF_TEST_TOPIC
+from ..common.errors import AddressInUseError, ConfigError
 from . import settings
-from .instances import FILE_NAME, Instance, RunningInstance, find_instance
-from .verbs.connecting import CommandFailed, NoServerError
+from .main import VERSION
 
 if TYPE_CHECKING:
-    from ..remoting.transport.client import ConnectionPool
+    from ..namesrv.config import NameServerConfig
+    from ..remoting.transport.addresses import Advertised
 
-_TIMEOUT_MS: Final = 5_000
-_STORE: Final = click.option(
-    "--store",
-    type=click.Path(file_okay=False),
-    help="Directory that it was started with.  [default: the user's data directory, and temporary ones]",
-)
-
-
-class _DownFlags(TypedDict):
-    store: str | None
+OPTION: Final = "--control-port"
+_REFUSED_KEYS: Final = {
+    "namesrvAddr": "its broker has the name server of this start alone",
+    "metricsExporterType": "metrics are not served beside it",
+}
 
 
-class _StatusFlags(_DownFlags):
-    as_json: bool
+class ControlPlan(NamedTuple):
+    """What is started: the port, how the servers are set, and the topics that they begin with."""
+
+    port: int
+    nameserver: "NameServerConfig"
+    given: dict[str, str]
+    advertised_port: int
+    topics: Mapping[str, int | None]
 
 
-@click.command
-@_STORE
-def down(**flags: Unpack[_DownFlags]) -> None:
-    """Stop what "rocketlet up" has started, and wait until it has ended."""
-    with contextlib.ExitStack() as opened:
-        found = _find(flags["store"], opened)
-        if len(found) > 1:
-            names = ", ".join(running.instance.store for running in found)
-            raise click.UsageError(f"{len(found)} are running, --store names the one to stop: {names}")
-        [running] = found
-        pid, store = running.instance.pid, running.instance.store
-        try:
-            is_here = running.terminate()
-        except PermissionError as error:
-            raise CommandFailed(f"process {pid}, which serves {store}, is another user's") from error
-        if not is_here and running.is_running():
-            raise CommandFailed(f"what serves {store} runs in a container or on a machine of its own: stop it there")
-        running.wait_end()
-        click.echo(f"stopped process {pid}, which served {store}")
+class StartedNameServer(NamedTuple):
+    """Where a name server is found, by clients and on this machine."""
+
+    address: str
+    local_address: str
+    advertised: "Advertised"
 
 
-@click.command
-@_STORE
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.pass_context
-def status(ctx: click.Context, **flags: Unpack[_StatusFlags]) -> None:
-    """Show what "rocketlet up" has started on this machine, and whether clients can use it.
-
-    Exit code 0 means that they can, 1 that nothing runs, 3 that a server does not answer.
-    """
-    import asyncio
-
-    with contextlib.ExitStack() as opened:
-        instances = [running.instance for running in _find(flags["store"], opened)]
-        faults = [asyncio.run(_find_fault(instance)) for instance in instances]
-    rows = [_describe(*each) for each in zip(instances, faults, strict=True)]
-    if flags["as_json"]:
-        from .verbs.output import show_json
-
-        show_json(rows)
-    else:
-        width = max(len(name) for row in rows for name in row)
-        lines = [[f"{name.replace('_', ' '):{width}}  {value}" for name, value in row.items() if value] for row in rows]
-        click.echo("\n\n".join("\n".join(block) for block in lines))
-    if any(faults):
-        ctx.exit(NoServerError.exit_code)
+StartControl = Callable[[AsyncExitStack, str], Awaitable[tuple[StartedNameServer, list[dict[str, str]]]]]
+"""Starts all in a stack, over a directory for temporary ones; returns what ready lines of brokers would say as well."""
 
 
-def _find(store: str | None, opened: contextlib.ExitStack) -> list[RunningInstance]:
-    """Return what runs over a store; without one, over the usual store and over temporary ones.
+def check_options(flags: Mapping[str, object], given: Mapping[str, str]) -> None:
+    """Refuse what cannot be had together with a control port.
 
     Raises:
-        CommandFailed: nothing does, or the file of a store cannot be read.
+        ConfigError: a setting that contradicts it.
+        UsageError: an option does.
     """
-    usual = settings.data_path("store")
-    temporary = glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{settings.EPHEMERAL_PREFIX}*", FILE_NAME))
-    places = (
-        [usual, *map(os.path.dirname, sorted(temporary))]
-        if store is None
-        else [os.path.abspath(os.path.expanduser(store))]
-    )
-    found: list[RunningInstance] = []
-    for place in places:
+    if not flags["ephemeral"]:
+        raise click.UsageError(f"{OPTION} needs --ephemeral: who uses it may empty the store")
+    for option in _refused_options(flags):
+        raise click.UsageError(f"{OPTION} and {option} contradict each other: it controls one broker, and nothing else")
+    for key, reason in _REFUSED_KEYS.items():
+        if given.get(key, "").strip():
+            raise ConfigError(f"{OPTION} and {key} contradict each other: {reason}", key=key)
+
+
+def _refused_options(flags: Mapping[str, object]) -> Iterator[str]:
+    if flags["brokers"] != 1:
+        yield "--brokers"
+    for name in ("slaves", "console", "repair"):
+        if flags[name]:
+            yield f"--{name}"
+    for name in ("console_port", "metrics_port"):
+        if flags[name] is not None:
+            yield f"--{name.replace('_', '-')}"
+
+
+def plan_control(plan: ControlPlan) -> StartControl:
+    """Return what starts the servers and their control port.
+
+    Raises:
+        ConfigError: what the extra ``control`` brings is not installed.
+    """
+    try:
+        from .control_port.server import ControlledBroker, ControlServer
+    except ModuleNotFoundError as error:
+        message = f"the control port needs {error.name}: pip install 'rocketlet[control]'"
+        raise ConfigError(message, key=OPTION) from error
+    from ..testing.servers import Deployment
+    from .serve import naming_holder
+    from .starting.first_topics import DEFAULT_QUEUES
+
+    async def start(servers: AsyncExitStack, directory: str) -> tuple[StartedNameServer, list[dict[str, str]]]:
+        deployment = Deployment(plan.nameserver, plan.advertised_port, directory)
+        own = {key: value for key, value in plan.given.items() if key != settings.STORE_KEY}
+        own.setdefault("listenPort", _default_port())
         try:
-            running = find_instance(place)
-        except (PermissionError, DecodeError) as error:
-            if store is None and place != usual:  # somebody else's
-                continue
-            raise CommandFailed(f"{os.path.join(place, FILE_NAME)}: {error}") from error
-        if running is not None:
-            found.append(opened.enter_context(running))
-    if not found:
-        others = "" if store is not None else ", and none with a temporary one; --store names another"
-        raise CommandFailed(f"no rocketlet runs with the store {places[0]}{others}")
-    return found
+            broker = await servers.enter_async_context(ControlledBroker(own, deployment))
+        except AddressInUseError as error:
+            with naming_holder("--namesrv-port" if error.port == plan.nameserver.port else "--broker-port"):
+                raise
+        for name, queues in plan.topics.items():
+            await broker.create_topic(name, queues or DEFAULT_QUEUES)
+        with naming_holder(OPTION):
+            control = await servers.enter_async_context(
+                ControlServer(broker, plan.given["bindAddress"], plan.port, VERSION)
+            )
+        started = broker.servers
+        ready = {"broker": broker.address, "port": str(started.address[1]), "control": control.url}
+        nameserver = StartedNameServer(broker.nameserver, started.nameserver, started.nameserver_advertised)
+        return nameserver, [ready]
+
+    return start
 
 
-def _describe(instance: Instance, fault: str | None) -> dict[str, object]:
-    from .verbs.arguments import format_instant
+def _default_port() -> str:
+    from ..broker.settings.config import DEFAULT_PORT
 
-    return {
-        "state": f"unusable: {fault}" if fault else "ready",
-        "pid": instance.pid,
-        **instance.addresses,
-        "store": f"{instance.store} (removed at exit)" if instance.is_ephemeral else instance.store,
-        "since": format_instant(instance.began_at_ms),
-        "version": instance.version,
-        "log": instance.log,
-    }
-
-
-async def _find_fault(instance: Instance) -> str | None:
-    """Return why clients cannot use it; None if they can."""
-    from ..remoting.transport.client import ConnectionPool
-    from ..remoting.transport.event_loop import LoopClock
-
-    async with ConnectionPool(LoopClock()) as pool:
-        try:
-            for address in instance.brokers:
-                await _ask_broker(pool, address)
-            known = await _count_masters(pool, instance.namesrv)
-        except RemotingError as error:
-            return str(error)
-    if known < instance.master_count:
-        return f"the name server knows {known} of {instance.master_count} brokers"
-    return None
-
-
-async def _ask_broker(pool: "ConnectionPool", address: str) -> None:
-    """Have a broker look into its store; any answer will do, a slave may refuse."""
-    from ..remoting.codec.command import Command
-    from ..remoting.codec.request_codes import RequestCode
-    from ..remoting.headers.offset import MaxOffsetHeader
-
-    header = MaxOffsetHeader(topic=SELF_TEST_TOPIC, queue_id=0)
-    await pool.request(address, Command.request(RequestCode.GET_MAX_OFFSET, header), _TIMEOUT_MS)
-
-
-async def _count_masters(pool: "ConnectionPool", nameserver: str) -> int:
-    """Return how many masters of topics a name server knows."""
-    from ..common.codes import ResponseCode
-    from ..remoting.bodies.body import decode_body
-    from ..remoting.bodies.route import TopicRouteData
-    from ..remoting.codec.command import Command
-    from ..remoting.codec.request_codes import RequestCode
-    from ..remoting.headers.client import TopicHeader
-
-    request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicHeader(topic=SELF_TEST_TOPIC))
-    answer = await pool.request(nameserver, request, _TIMEOUT_MS)
-    if answer.code != ResponseCode.SUCCESS:
-        return 0
-    return sum(0 in data.broker_addrs for data in decode_body(TopicRouteData, answer.body).broker_datas)
+    return str(DEFAULT_PORT)

@@ -22,8 +22,8 @@ from .lazy_group import LazyGroup
 
 COMMANDS: Final = {
     "up": ".up:up",
-    "status": ".control:status",
-    "down": ".control:down",
+    "status": ".status:status",
+    "down": ".status:down",
     "namesrv": ".namesrv:namesrv",
     "broker": ".broker:broker",
     "console": ".console:console",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
     from ..remoting.transport.addresses import Advertised
+    from .control import StartControl
     from .processes import ProcessPlan
 
 
@@ -58,6 +59,7 @@ class UpFlags(BrokerFlags, ConsoleFlags):
     slaves: int
     sync_replication: bool
     console: bool
+    control_port: int | None
     topics: dict[str, int | None]
     reset: bool
     background: bool
@@ -82,6 +84,7 @@ class UpPlan(NamedTuple):
     nameserver: "NameServerConfig"
     members: list[ClusterMember]
     console: StartConsole | None
+    control: "StartControl | None"
     notes: list[str]
     store: str
     log: str | None = None
@@ -117,6 +120,11 @@ def _parse_topics(_ctx: click.Context, _param: click.Parameter, texts: Sequence[
     click.option("--console", is_flag=True, help="Serve a web page over the cluster as well."),
     *CONSOLE_OPTIONS,
     click.option(
+        "--control-port",
+        type=settings.PORT,
+        help="Let tests in any language drive the broker by HTTP at this port; 0 takes a free one; needs --ephemeral.",
+    ),
+    click.option(
         "--topic",
         "topics",
         multiple=True,
@@ -136,6 +144,10 @@ def up(**flags: Unpack[UpFlags]) -> None:
     if flags["ephemeral"] and flags["reset"]:
         raise click.UsageError("--ephemeral and --reset contradict each other: there is nothing to remove")
     given = gather_broker_settings(flags)
+    if flags["control_port"] is not None:
+        from .control import check_options
+
+        check_options(flags, given)
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
     members = _make_members(flags, given)
@@ -148,7 +160,8 @@ def up(**flags: Unpack[UpFlags]) -> None:
         plan_console(flags, given["bindAddress"]) if flags["console"] or flags["console_port"] is not None else None
     )
     store = "" if flags["ephemeral"] else os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
-    plan = UpPlan(flags, nameserver, members, console, notes, store)
+    control = None if flags["control_port"] is None else _plan_control(flags, nameserver, members[0])
+    plan = UpPlan(flags, nameserver, members, console, control, notes, store)
     if flags["reset"]:
         _reset(plan, given)
     if flags["background"]:
@@ -156,6 +169,15 @@ def up(**flags: Unpack[UpFlags]) -> None:
     from .serve import serve
 
     serve(partial(_start, plan), notes, flags)
+
+
+def _plan_control(flags: UpFlags, nameserver: "NameServerConfig", member: ClusterMember) -> "StartControl":
+    """Return what starts the servers as those of a test."""
+    from .control import ControlPlan, plan_control
+
+    advertised = flags["advertise"]
+    told = 0 if advertised is None else advertised.port
+    return plan_control(ControlPlan(flags["control_port"] or 0, nameserver, member.given, told, flags["topics"]))
 
 
 def _reset(plan: UpPlan, given: Mapping[str, str]) -> None:
@@ -202,16 +224,19 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     if plan.flags["ephemeral"]:
         plan = await _make_ephemeral(plan, servers)
     members, notes = plan.members, plan.notes
-    first = await _start_nameserver(servers, clock, plan)
-    if len(members) > 1:
-        ready = await _start_processes(servers, clock, plan)
+    if plan.control is not None:
+        first, ready = await plan.control(servers, plan.store)
     else:
-        ready = [await _start_broker(servers, clock, plan)]
+        first = await _start_nameserver(servers, clock, plan)
+        if len(members) > 1:
+            ready = await _start_processes(servers, clock, plan)
+        else:
+            ready = [await _start_broker(servers, clock, plan)]
     advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
     named = dict([("namesrv", first.address), *_name_addresses(members, ready)])
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
     masters = [address for member, address in zip(members, brokers, strict=True) if not member.is_slave]
-    if plan.flags["topics"]:
+    if plan.flags["topics"] and plan.control is None:
         from .starting.first_topics import create_topics
 
         await create_topics(plan.flags["topics"], masters, clock)
@@ -267,6 +292,8 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
     if topic == _FIRST_TOPIC and member.given.get("autoCreateTopicEnable", "").strip().lower() == "false":
         yield f"to create a topic: {program} topic create {topic}{where}"
+    if "control" in named:
+        yield f"tests drive the broker by {named['control']}, which /openapi.json there describes"
     yield f"to send a message: {program} message send {topic} 'Hello, world'{where}"
     yield f"to read messages: {program} message tail {topic} --from begin{where}"
     is_default = plan.store == settings.data_path("store")
@@ -304,7 +331,8 @@ def _name_addresses(members: Sequence[ClusterMember], ready: Sequence[Mapping[st
     masters = [each["broker"] for member, each in pairs if not member.is_slave]
     slaves = [each["broker"] for member, each in pairs if member.is_slave]
     metrics = [each["metrics"] for each in ready if "metrics" in each]
-    for name, addresses in {"broker": masters, "metrics": metrics, "slave": slaves}.items():
+    control = [each["control"] for each in ready if "control" in each]
+    for name, addresses in {"broker": masters, "metrics": metrics, "slave": slaves, "control": control}.items():
         if addresses:
             yield name, ",".join(addresses)
 

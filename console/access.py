@@ -53,7 +53,7 @@ class Access:
     def refusal(self, request: Request) -> Response | None:
         """Return the answer to a request that may not pass, or that only brings its token."""
         host = request.headers.get("host", "")
-        if self._is_local and _name_of(host) not in _OWN_NAMES:
+        if self._is_local and not names_this_machine(host):
             return PlainTextResponse(f"this console answers to localhost, not to {host!r}\n", 421)
         if self.token is None:
             return None
@@ -113,9 +113,10 @@ class AccessMiddleware:
         await (refusal or self._app)(scope, receive, send_guarded)
 
 
-def _name_of(host: str) -> str:
-    """Return a Host header without its port."""
-    return host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+def names_this_machine(host: str) -> bool:
+    """Tell whether a Host header names the machine itself, and not a site whose name was made to point here."""
+    name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    return name in _OWN_NAMES
 
 
 def _equals(given: str | None, expected: str) -> bool:

@@ -1,15 +1,9 @@
-"""Serves the console on the running event loop, without a thread, a signal handler or a log of its own.
-
-uvicorn's own way to run would install signal handlers and look ten times a second whether it shall stop; here its
-start and its end are called one by one, and whoever leaves the context manager is the signal.
-"""
+"""The console as a server over one cluster, on the running event loop (``http_server.py``)."""
 
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self
-
-import uvicorn
 
 from ..client import Admin, ClientSettings, Producer, ProducerSettings, Session
 from ..common.ids import format_address
@@ -17,9 +11,9 @@ from ..remoting.transport.addresses import reachable_host
 from ..remoting.transport.server import open_listener
 from .access import Access
 from .app import build_app
+from .http_server import HttpServer
 
 GROUP: Final = "ROCKETLET_CONSOLE"
-_PATIENCE_S: Final = 2  # for requests that are being served when it ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +65,7 @@ class ConsoleServer:
             producer = await stack.enter_async_context(Producer(GROUP, session=session, settings=settings))
             cluster = ", ".join(session.nameserver_addresses)
             app = await asyncio.to_thread(build_app, admin, producer, cluster, self._access)
-            server = uvicorn.Server(
-                uvicorn.Config(
-                    app,
-                    http="h11",
-                    ws="none",
-                    lifespan="off",
-                    log_config=None,
-                    log_level="warning",
-                    access_log=False,
-                    server_header=False,
-                    date_header=False,
-                    timeout_graceful_shutdown=_PATIENCE_S,
-                )
-            )
-            server.config.load()
-            server.lifespan = server.config.lifespan_class(server.config)
-            await server.startup(sockets=[listening])
-            stack.push_async_callback(server.shutdown, sockets=[listening])
+            await stack.enter_async_context(HttpServer(app, listening))
             self._address = listening.getsockname()[:2]
             self._stack = stack.pop_all()
         return self
@@ -96,5 +73,4 @@ class ConsoleServer:
     async def __aexit__(self, *_: object) -> None:
         """Close the port and the connections."""
         await self._stack.aclose()
-        await asyncio.sleep(0)  # transports close in the next turn
         self._address = None

@@ -68,6 +68,11 @@ class BrokerClock:
         """Return what the clock shows, in ms since 1970."""
         return self._thread.call(_value_of(self._clock.now_ms))
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether time stands still."""
+        return self._clock.is_frozen
+
     def freeze(self) -> None:
         """Let time stand still until ``resume``; ``advance`` moves it all the same."""
         self._thread.call(_value_of(self._clock.freeze))

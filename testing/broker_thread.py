@@ -11,7 +11,7 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 from ..broker.group.members import Presence
 from ..broker.server import Broker
 from ..common.codes import ResponseCode
+from ..common.ids import format_address
 from ..common.message import Message, ReceivedMessage
 from ..common.metadata import SubscriptionGroupConfig
 from ..common.names import retry_topic
@@ -37,8 +38,9 @@ from .faults.partition import Partition
 from .faults.request_faults import Faults
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
-from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
-from .servers import Servers, SharedServers
+from .own_clients import OWN_GROUP, Addressed, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
+from .servers import ON_THIS_MACHINE, Deployment, Servers, SharedServers
+from .snapshots import pack_file, unpack_file
 from .views.client_requests import Requests
 from .views.consumption import ConsumptionTracker
 from .views.inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
@@ -64,9 +66,9 @@ _OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "storePathRootDir", "brok
 class RocketmqBroker:
     """A running broker for tests; the fixture ``rocketmq_broker`` hands it out.
 
-    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. What waits is limited by
-    ``timeout``, in seconds of the machine's clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous
-    tests, the other is awaited.
+    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. With a ``snapshot``, a file of
+    the method of that name, it starts from there. What waits is limited by ``timeout``, in seconds of the machine's
+    clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous tests, the other is awaited.
     """
 
     def __init__(
@@ -74,17 +76,22 @@ class RocketmqBroker:
         settings: Mapping[str, str] | None = None,
         files: Files | None = None,
         *,
+        snapshot: str | os.PathLike[str] | None = None,
         shared: SharedServers | None = None,
+        deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = {"brokerName": BROKER_NAME, **(settings or {})}
         self._thread = LoopThread(self._serve, "rocketmq-broker", shared and shared.thread)
-        self._directory = tempfile.TemporaryDirectory(prefix="rocketlet-")
+        self._deployment = deployment
+        self._directory = tempfile.TemporaryDirectory(prefix="rocketlet-", dir=deployment.directory)
         self._names = itertools.count(1)
         self._time = shared.clock if shared else MovableClock()
         self._pool: ConnectionPool
         self._added = ExitStack()
         own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
-        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first)
+        beginning = None if snapshot is None else pathlib.Path(snapshot).absolute()
+        begun = deployment._replace(beginning=beginning)
+        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, begun)
         disk = self._servers.run_disk(self.on_loop)
         self.faults = Faults(self._servers.book, self._servers.log, disk, self.on_loop)
         """What goes wrong on purpose."""
@@ -101,7 +108,8 @@ class RocketmqBroker:
         """Start, and wait until clients can connect.
 
         Raises:
-            ConfigError: a setting that cannot be used.
+            ConfigError: a setting that cannot be used, or with which the store of the snapshot was not made.
+            DecodeError: the snapshot is none, or damaged.
         """
         try:
             self._thread.start()
@@ -130,6 +138,11 @@ class RocketmqBroker:
     def store(self) -> pathlib.Path:
         """The directory of the store; it is gone after the last test."""
         return pathlib.Path(self._directory.name)
+
+    @property
+    def servers(self) -> Servers:
+        """The name server and the broker, which live on a loop of their own (``on_loop``)."""
+        return self._servers
 
     def topic(self, name: str | None = None, queues: int = 4) -> str:
         """Create a topic and return its name; without a name it is a new one, made from that of the test."""
@@ -162,7 +175,7 @@ class RocketmqBroker:
             RocketletError: the broker does not take it.
         """
         message = make_message(topic, body, json, parts)
-        [result] = self._thread.call(send_all(self.nameserver, [(message, None)], self.name))
+        [result] = self._thread.call(self._publish([(message, None)]))
         return result
 
     def send_all(self, messages: Iterable[Message]) -> "list[SendResult]":
@@ -171,7 +184,15 @@ class RocketmqBroker:
         Raises:
             RocketletError: the broker does not take one.
         """
-        return self._thread.call(send_all(self.nameserver, [(message, None) for message in messages], self.name))
+        return self._thread.call(self._publish([(message, None) for message in messages]))
+
+    async def publish(self, messages: Sequence[Addressed]) -> "list[SendResult]":
+        """Do what ``send_all`` does without blocking the caller's event loop; messages may have numbers of queues.
+
+        Raises:
+            RocketletError: the broker does not take one.
+        """
+        return await self._thread.join(self._publish(messages))
 
     def receive(
         self, topic: str, count: int = 1, *, group: str = OWN_GROUP, tags: str = "*", timeout: float = WAIT_S
@@ -182,7 +203,8 @@ class RocketmqBroker:
             TimeoutError: there are fewer after so long; those that came are acknowledged nevertheless.
         """
         _forbid_on_event_loop("receive", "use a consumer, or await arrived(),")
-        return self._thread.call(receive(self.nameserver, ReceiveOrder(topic, tags, count, group), _ms(timeout)))
+        order = ReceiveOrder(topic, tags, count, group)
+        return self._thread.call(receive(self._servers.nameserver, order, _ms(timeout)))
 
     def load(self, path: str | os.PathLike[str]) -> int:
         """Send the messages of a file in order and return how many: an object a line, as ``own_clients`` describes.
@@ -191,7 +213,7 @@ class RocketmqBroker:
             ValueError: a line is no message; the text names it. Nothing of the file is sent.
         """
         messages = list(read_lines(pathlib.Path(path)))
-        return len(self._thread.call(send_all(self.nameserver, messages, self.name)))
+        return len(self._thread.call(self._publish(messages)))
 
     # --- looking
 
@@ -317,9 +339,27 @@ class RocketmqBroker:
     def reset(self) -> None:
         """Empty the broker: messages, topics, groups and offsets are gone, and it has the machine's time again.
 
-        Clients that are connected connect anew.
+        A broker that was started from a snapshot is as it was then. Clients that are connected connect anew.
         """
         self._thread.call(self._servers.reset_broker())
+
+    def snapshot(self, path: str | os.PathLike[str]) -> None:
+        """Write what the broker keeps, messages, topics, groups and offsets, into a file that brokers start from.
+
+        The broker is stopped meanwhile, and clients connect anew. The file is small, and the same for the same store.
+        """
+        target = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.save_store(lambda root: pack_file(root, target)))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Put the broker into the state of a snapshot; it has the machine's time again, and clients connect anew.
+
+        Raises:
+            DecodeError: the file is no snapshot, or damaged; nothing has happened to the broker.
+            ConfigError: its store was made with other settings. The broker has the store again that it had.
+        """
+        source = pathlib.Path(path).absolute()
+        self._thread.call(self._servers.restore_store(lambda root: unpack_file(source, root)))
 
     def stop_nameserver(self) -> None:
         """Stop the name server; clients and broker are refused until it starts again, at the latest with the test."""
@@ -344,7 +384,8 @@ class RocketmqBroker:
         identity = str(BrokerIdentity(name, chosen.get("brokerId", "0")))
         if identity in names:
             raise ValueError(f"there is a broker {identity!r} already, these are: {', '.join(names)}")
-        added = RocketmqBroker(chosen, shared=SharedServers(self._thread, self._time, self._servers.root))
+        shared = SharedServers(self._thread, self._time, self._servers.root)
+        added = RocketmqBroker(chosen, shared=shared, deployment=self._deployment._replace(advertised_port=0))
         return self._added.enter_context(added)
 
     @contextmanager
@@ -393,9 +434,11 @@ class RocketmqBroker:
         """Return the connections of the clients that have said which groups they belong to."""
         return self._thread.call(self._find_connections())
 
-    def wait_for_goodbyes(self, known: frozenset[Connection]) -> list[Presence]:
-        """Wait a moment for connections that are not known to end, and return who is still there."""
-        return self._thread.call(self._see_off(known))
+    def wait_for_goodbyes(
+        self, known: frozenset[Connection], known_ids: frozenset[str] = frozenset()
+    ) -> list[Presence]:
+        """Wait a moment until connections have ended that are neither known nor of known clients; return those left."""
+        return self._thread.call(self._see_off(known, known_ids))
 
     # --- on the caller's thread
 
@@ -428,7 +471,7 @@ class RocketmqBroker:
     @asynccontextmanager
     async def _serve(self) -> AsyncGenerator[None]:
         async with self._servers as servers, ConnectionPool(LoopClock()) as self._pool:
-            self.nameserver, self.address = servers.nameserver, servers.broker.address
+            self.nameserver, self.address = format_address(*servers.nameserver_advertised.told), servers.broker.address
             yield
 
     async def _inspect(self, look: Callable[[Inspection], T], asked_group: str) -> T:
@@ -453,6 +496,9 @@ class RocketmqBroker:
             self._inspection().check_topic(topic)
             raise TimeoutError(f"{len(found)} of {count} messages came to {topic!r} in {limit_ms} ms") from None
 
+    async def _publish(self, messages: Sequence[Addressed]) -> "list[SendResult]":
+        return await send_all(self._servers.nameserver, messages, self.name)
+
     async def _create_topic(self, name: str, queues: int) -> str:
         header = CreateTopicHeader(
             topic=name,
@@ -474,21 +520,23 @@ class RocketmqBroker:
 
     async def _ask(self, request: Command) -> None:
         request.remark = OWN_MARK
-        reply = await self._pool.request(self.address, request, _NO_LIMIT_MS)
+        reply = await self._pool.request(self._servers.local_address, request, _NO_LIMIT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise ValueError(reply.remark)
 
     async def _find_connections(self) -> frozenset[Connection]:
         return frozenset(self._servers.clients)
 
-    async def _see_off(self, known: frozenset[Connection]) -> list[Presence]:
-        try:
+    async def _see_off(self, known: frozenset[Connection], known_ids: frozenset[str]) -> list[Presence]:
+        def strangers() -> dict[Connection, Presence]:
+            found = self._servers.clients.items()
+            return {each: who for each, who in found if each not in known and who.client_id not in known_ids}
+
+        with suppress(TimeoutError):
             async with LoopClock().timeout(GOODBYE_MS):
-                while strangers := self._servers.clients.keys() - known:
-                    await _end_of(strangers.pop())
-        except TimeoutError:
-            pass
-        return [presence for connection, presence in self._servers.clients.items() if connection not in known]
+                while left := strangers():
+                    await _end_of(next(iter(left)))
+        return list(strangers().values())
 
 
 def _ms(seconds: float) -> int:
@@ -504,14 +552,3 @@ async def _end_of(connection: Connection) -> None:
     ended = asyncio.Event()
     connection.on_close(lambda _: ended.set())
     await ended.wait()
-
-
-def describe_presence(presence: Presence) -> str:
-    """Return a client and its groups in words.
-
-    >>> describe_presence(Presence("127.0.0.1@7#1", ("billing",), ()))
-    '127.0.0.1@7#1 (consumer of billing)'
-    """
-    groups = [f"consumer of {group}" for group in presence.consumer_groups]
-    groups += [f"producer of {group}" for group in presence.producer_groups]
-    return f"{presence.client_id} ({', '.join(groups)})"

@@ -84,7 +84,16 @@ class LoopThread:
         return self.submit(work).result()
 
     async def join(self, work: Coroutine[object, object, T]) -> T:
-        """Do the same without blocking the event loop of the caller."""
+        """Do the same without blocking the event loop of the caller.
+
+        Raises:
+            RuntimeError: that is not one of asyncio.
+        """
+        if not is_on_event_loop():
+            work.close()
+            raise RuntimeError(
+                "no event loop of asyncio runs here: trio is not supported, blocking methods work with it"
+            )
         return await asyncio.wrap_future(self.submit(work))
 
     @property

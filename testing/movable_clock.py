@@ -74,6 +74,14 @@ class MovableClock(ManualClock):
         self.set_wall_clock(-self.ahead_ms)
         self.was_moved = False
 
+    def leave_machine(self, ahead_ms: int, *, is_frozen: bool) -> None:
+        """Show again what it showed before ``return_to_machine``."""
+        if ahead_ms:
+            self.set_wall_clock(ahead_ms)
+            self.was_moved = True
+        if is_frozen:
+            self.freeze()
+
     def _move_to(self, at_ms: int) -> None:
         self._is_moving = True
         try:

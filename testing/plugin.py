@@ -3,10 +3,11 @@
     rocketmq_broker             a name server and a broker for the whole session, on free ports, with a temporary store
     isolated_rocketmq_broker    the same for one test, which nothing has happened to
     rocketmq_settings           the brokers' settings, Java's keys; override it in your conftest.py (scope "session")
+    rocketmq_snapshot           the file that the brokers start from (``RocketmqBroker.snapshot``); override it likewise
 
 A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
-and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
-off.
+and that are still connected are an error that names them and shows where they were opened. Those of fixtures with a
+wider scope may stay. ``rocketmq_leak_check = false`` in the ini file turns that off.
 
 What a test has injected, stopped or added is over when it ends (``RocketmqBroker.end_test``). A fault that nothing has
 met fails it, and so does an error inside the broker.
@@ -15,8 +16,10 @@ pytest imports this module in every run, so nothing heavy is imported before a t
 """
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -37,27 +40,38 @@ def rocketmq_settings() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_broker(rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config) -> Iterator["RocketmqBroker"]:
+def rocketmq_snapshot() -> str | os.PathLike[str] | None:
+    """Return the snapshot that the brokers start from, None for an empty store."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def rocketmq_broker(
+    rocketmq_settings: Mapping[str, str], rocketmq_snapshot: str | os.PathLike[str] | None, pytestconfig: pytest.Config
+) -> Iterator["RocketmqBroker"]:
     """Run a broker for the session: ``.nameserver`` is its address, ``.topic()`` makes a topic of a test's own."""
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker, _opening_stacks(pytestconfig):
         yield broker
 
 
 @pytest.fixture
 def isolated_rocketmq_broker(
-    rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config, request: pytest.FixtureRequest
+    rocketmq_settings: Mapping[str, str],
+    rocketmq_snapshot: str | os.PathLike[str] | None,
+    pytestconfig: pytest.Config,
+    request: pytest.FixtureRequest,
 ) -> Iterator["RocketmqBroker"]:
     """Run a broker for one test: nothing has happened to it, and its time is the machine's."""
     from .broker_thread import RocketmqBroker
 
     _import_index_tools(pytestconfig)
-    with RocketmqBroker(rocketmq_settings) as broker:
+    with RocketmqBroker(rocketmq_settings, snapshot=rocketmq_snapshot) as broker, _opening_stacks(request.config):
         broker.prefix = request.node.name
         yield broker
-        _check_leaks(request, broker, frozenset())
+        _check_leaks(request, broker, KnownClients(frozenset(), frozenset()))
 
 
 def _import_index_tools(config: pytest.Config) -> None:
@@ -67,13 +81,28 @@ def _import_index_tools(config: pytest.Config) -> None:
         importlib.import_module("rocketlet.store.index.index_build")
 
 
-def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: "frozenset[Connection]") -> None:
-    """Fail a test that has left producers or consumers connected."""
-    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
-        from .broker_thread import describe_presence
+def _opening_stacks(config: pytest.Config) -> AbstractContextManager[None]:
+    """Keep where clients are opened, if somebody will want to know."""
+    if not config.getini("rocketmq_leak_check"):
+        return nullcontext()
+    from .leaks import opening_stacks
 
-        names = "; ".join(map(describe_presence, left))
-        pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
+    return opening_stacks()
+
+
+class KnownClients(NamedTuple):
+    """Who was there before a test: connections, and clients of this process, which may connect when they are used."""
+
+    connections: "frozenset[Connection]"
+    client_ids: frozenset[str]
+
+
+def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: KnownClients) -> None:
+    """Fail a test that has left producers or consumers connected."""
+    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(*known)):
+        from .leaks import describe_leaks
+
+        pytest.fail(describe_leaks(left), pytrace=False)
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +113,11 @@ def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
     broker: RocketmqBroker = request.getfixturevalue("rocketmq_broker")
     broker.prefix = request.node.name
     broker.begin_test()
-    known = broker.connections()
-    yield
+    from .leaks import opened_clients
+
+    known = KnownClients(broker.connections(), opened_clients())
+    with _opening_stacks(request.config):
+        yield
     try:
         _check_leaks(request, broker, known)
     finally:

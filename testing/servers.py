@@ -6,22 +6,26 @@ Everything here runs on the broker's loop. Each server lives in a task of its ow
     kill     nothing is written any more and connections are reset, as SIGKILL leaves it; the page cache survives. What
              is left then closes its files without a word: the name server finds the connection closed
     restart  recover the store and serve on the same ports; while a server is down its ports are kept from others
+    reset    the same with the store of the beginning: an empty one, or that of a snapshot
+    restore  the same with the store of another snapshot; if it cannot be used, all is as it was before
 """
 
 import asyncio
 import pathlib
-import shutil
 import socket
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from typing import Any, Final, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from ..broker.group.members import Presence
 from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
-from ..common.ids import Address
+from ..common.ids import Address, format_address
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
+from ..remoting.transport.addresses import Advertised, local_host
 from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import LoopClock, TaskScope
 from ..store.files.files import Files
@@ -33,6 +37,7 @@ from .faults.interception import BrokerIdentity, Interception
 from .faults.request_faults import FaultBook
 from .loop_thread import LoopThread
 from .movable_clock import MovableClock
+from .snapshots import StoreExchange, empty, unpack_file
 from .views.client_requests import RequestLog
 from .views.consumption import ConsumptionTracker
 
@@ -46,6 +51,27 @@ class SharedServers(NamedTuple):
     thread: LoopThread
     clock: MovableClock
     first: "Servers"
+
+
+class Deployment(NamedTuple):
+    """Where servers are, what clients are told of that, and with what they begin.
+
+    ``nameserver`` is how the name server is set, ``advertised_port`` what clients shall use instead of the broker's
+    port, unless 0; temporary directories are made in ``directory``. ``beginning`` is the snapshot with whose store the
+    broker starts, and to which ``reset_broker`` goes back.
+    """
+
+    nameserver: NameServerConfig = NameServerConfig(port=0)
+    advertised_port: int = 0
+    directory: str | None = None
+    beginning: pathlib.Path | None = None
+
+
+ON_THIS_MACHINE: Final = Deployment()
+
+
+class BrokerDownError(RuntimeError):
+    """The broker does not run: a test has stopped or killed it."""
 
 
 class ServerRun:
@@ -86,11 +112,18 @@ class Servers:
     """A broker, and the name server at which it registers unless it is that of another broker; a context manager."""
 
     def __init__(
-        self, settings: Mapping[str, str], files: Files, clock: MovableClock, first: "Servers | None" = None
+        self,
+        settings: Mapping[str, str],
+        files: Files,
+        clock: MovableClock,
+        first: "Servers | None" = None,
+        deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = settings
+        self._beginning = deployment.beginning
         self._clock = clock
         self._first = first
+        self._deployment = deployment
         self.files = files
         self.log = RequestLog()
         self.book = FaultBook()
@@ -107,8 +140,11 @@ class Servers:
         self._kept_ports = ExitStack()
         self._kept_nameserver_port = ExitStack()
         self.address: Address = ("", 0)
-        self._nameserver_port = 0
+        self._nameserver_port = deployment.nameserver.port
         self.nameserver = "" if first is None else first.nameserver
+        """Where the name server is reached from here."""
+        self.nameserver_advertised = Advertised("", 0, self.address) if first is None else first.nameserver_advertised
+        """Where clients find the name server."""
 
     def __repr__(self) -> str:
         return f"<Servers of {self.name}, {'stopped' if self._broker is None else 'running'}>"
@@ -125,10 +161,16 @@ class Servers:
 
     @property
     def broker(self) -> Broker:
-        """The running broker (raises ``RuntimeError`` while there is none)."""
+        """The running broker (raises ``BrokerDownError`` while there is none)."""
         if self._broker is None:
-            raise RuntimeError(f"{self.name} does not run: restart() starts it again")
+            raise BrokerDownError(f"{self.name} does not run: restart starts it again")
         return self._broker
+
+    @property
+    def local_address(self) -> str:
+        """Where the running broker is reached from here, whatever clients are told."""
+        host, port = self.broker.advertised.bound
+        return format_address(local_host(host), port)
 
     @property
     def clients(self) -> Mapping[Connection, Presence]:
@@ -163,8 +205,11 @@ class Servers:
                 await self.start_nameserver()
             else:
                 self._first.adopt(self)
+            await self._fill_store()
             await self.start_broker()
-        except BaseException:
+        except BaseException as error:
+            if self._beginning is not None:
+                error.add_note(f"the store came from {self._beginning}")
             await self.__aexit__()
             raise
         return self
@@ -225,7 +270,8 @@ class Servers:
         if isinstance(self.files, DiskFaults):
             self.files.start(self._clock, asyncio.get_running_loop().call_soon_threadsafe)
         self.root.nameserver_door.hear_again(self.identity)
-        broker = Broker(BrokerConfig.from_java(settings), self._clock, self.files, around=self._around)
+        config = replace(BrokerConfig.from_java(settings), advertised_port=self._deployment.advertised_port)
+        broker = Broker(config, self._clock, self.files, around=self._around)
         run = ServerRun(self._tasks)
         await run.start(broker)
         broker.store.subscribe(lambda _: self.tracker.changed.set())
@@ -267,13 +313,58 @@ class Servers:
         await self.start_broker()
 
     async def reset_broker(self) -> None:
-        """Start the broker with an empty store, at the machine's time."""
+        """Start the broker with the store of the beginning, at the machine's time."""
         await self.stop_broker()
-        root = self._settings["storePathRootDir"]
-        await asyncio.to_thread(_empty, pathlib.Path(root))
+        await asyncio.to_thread(empty, self._root)
+        await self._fill_store()
         self._clock.return_to_machine()
         self.tracker.forget()
         await self.start_broker()
+
+    async def save_store(self, save: Callable[[pathlib.Path], object]) -> None:
+        """Have the store saved, in a thread; a broker that runs is stopped cleanly before, and started again then."""
+        was_running = self.is_running
+        await self.stop_broker()
+        try:
+            await asyncio.to_thread(save, self._root)
+        finally:
+            if was_running:
+                await self.start_broker()
+
+    async def restore_store(self, fill: Callable[[pathlib.Path], object]) -> None:
+        """Start the broker with another store, at the machine's time; ``fill`` makes its files, in a thread.
+
+        Raises:
+            Exception: what ``fill`` raises; the broker runs on and has not noticed.
+            ConfigError: the store was made with other settings. The broker has the one again that it had.
+        """
+        exchange = await asyncio.to_thread(StoreExchange, self._root)
+        try:
+            await asyncio.to_thread(fill, exchange.new)
+            was_running, moved_ms, was_frozen = self.is_running, self._clock.ahead_ms, self._clock.is_frozen
+            await self.stop_broker()
+            await asyncio.to_thread(exchange.make)
+            self._clock.return_to_machine()
+            try:
+                await self.start_broker()
+            except BaseException as error:
+                error.add_note("the store of the snapshot is put aside, the broker has the one again that it had")
+                await asyncio.to_thread(exchange.undo)
+                self._clock.leave_machine(moved_ms, is_frozen=was_frozen)
+                if was_running:
+                    await self.start_broker()
+                raise
+            self.tracker.forget()
+        finally:
+            await asyncio.to_thread(exchange.close)
+
+    @property
+    def _root(self) -> pathlib.Path:
+        return pathlib.Path(self._settings["storePathRootDir"])
+
+    async def _fill_store(self) -> None:
+        if self._beginning is not None:
+            await asyncio.to_thread(unpack_file, self._beginning, self._root)
 
     async def _end_run(self) -> None:
         run, self._broker_run = self._broker_run, None
@@ -294,12 +385,11 @@ class Servers:
         if self._nameserver_run is not None:
             return
         self._kept_nameserver_port.close()
-        server = NameServer(
-            NameServerConfig(port=self._nameserver_port), LoopClock(), around=self.nameserver_door.around
-        )
+        config = replace(self._deployment.nameserver, port=self._nameserver_port)
+        server = NameServer(config, LoopClock(), around=self.nameserver_door.around)
         run = ServerRun(self._tasks)
         await run.start(server)
-        self._nameserver_run, self.nameserver = run, server.address
+        self._nameserver_run, self.nameserver, self.nameserver_advertised = run, server.local_address, server.advertised
         self._nameserver_port = server.advertised.bound[1]
         for servers in self.all:
             await servers.register()
@@ -315,7 +405,7 @@ class Servers:
         if run is not None:
             await run.stop()
             self.nameserver_door.end()
-            self._kept_nameserver_port = _keep_ports(("127.0.0.1", self._nameserver_port), (0,))
+            self._kept_nameserver_port = _keep_ports(self.nameserver_advertised.bound, (0,))
 
     async def register(self) -> None:
         """Have the broker tell the name server everything, and not only after a while."""
@@ -325,14 +415,6 @@ class Servers:
     def _check_own(self) -> None:
         if self._first is not None:
             raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
-
-
-def _empty(directory: pathlib.Path) -> None:
-    for path in directory.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def _keep_ports(address: Address, steps: tuple[int, ...]) -> ExitStack:

@@ -45,7 +45,7 @@ ORDER = {
     ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
-    "cli": ("verbs", "traffic", "starting", "."),
+    "cli": ("verbs", "traffic", "starting", "control_port", "."),
     "testing": ("views", "faults", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }

@@ -5,7 +5,7 @@ Rules
     1. The directory is that of a store: ``commitlog`` is there, and beside it one of the files that every broker makes.
        Of several brokers, each has such a directory below it.
     2. No broker, Java's neither, has one of the stores open: their locks are held meanwhile; the files ``lock`` stay.
-    3. Only files go that have a place and a name which brokers give to theirs (``_OWN``; docs/reference/storage.md),
+    3. Only files go that have a place and a name which brokers give to theirs (``store_names.py``),
        and directories that are empty then. All else stays and is named. Links are not followed.
 """
 
@@ -18,36 +18,11 @@ from typing import Final
 from ...common.errors import ConfigError
 from ...store.files.files import OS_FILES
 from ...store.files.store_lock import StoreLock, refuse_unknown_formats
+from ...store.files.store_names import STORE_FILE, STORE_FOLDERS
 
 OPTION: Final = "--reset"
-_SEGMENT: Final = r"\d{20}"
-_SPARE: Final = r"(?:\.bak|\.tmp|\.damaged)?"
-_TABLES: Final = (
-    "topics|subscriptionGroup|consumerOffset|consumerFilter|delayOffset|consumerOrderInfo|topicQueueMapping"
-    "|messageRequestMode|lmqConsumerOffset|replica"
-)
-_ABOVE: Final = (
-    rf"namesrv/kvConfig\.json{_SPARE}",
-    r"rocketlet\.(?:json|json\.new|log)",
-)
-_OWN_ABOVE: Final = re.compile("|".join(_ABOVE))
-_OWN: Final = re.compile(
-    "|".join(
-        [
-            *_ABOVE,
-            rf"commitlog/{_SEGMENT}",
-            rf"(?:consumequeue|consumequeue_ext|batchconsumequeue)/[^/]+/\d+/{_SEGMENT}",
-            r"index/\d{17}",
-            rf"timerlog/{_SEGMENT}",
-            rf"config/(?:(?:{_TABLES})\.json|broker\.properties|timercheck|timermetrics|transactionMetrics){_SPARE}",
-            r"config/tables\.journal(?:\.tmp)?",
-            r"(?:checkpoint|abort|timerwheel)(?:\.bak|\.tmp)?",
-        ]
-    )
-)
-_FOLDERS: Final = frozenset(
-    ["commitlog", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "timerlog", "config", "namesrv"]
-)
+_ABOVE: Final = re.compile(r"namesrv/kvConfig\.json(?:\.bak|\.tmp|\.damaged)?|rocketlet\.(?:json|json\.new|log)")
+_FOLDERS: Final = STORE_FOLDERS | {"namesrv"}
 _LOCK: Final = "lock"
 _SIGNS: Final = (_LOCK, "checkpoint", os.path.join("config", "topics.json"))
 _BROKER: Final = re.compile(r"broker-[a-z](-[1-9])?")
@@ -63,7 +38,7 @@ class StoreReset:
         self.count = 0
         self.disk_bytes = 0
         self.left: list[str] = []
-        self._own = _OWN
+        self._is_in_store = True
 
     def __str__(self) -> str:
         done = f"--reset has removed {self.count:,} files ({self.disk_bytes:,} bytes on disk) from {self._root}"
@@ -98,7 +73,7 @@ class StoreReset:
         return True
 
     def _remove_own(self, place: str, stores: frozenset[str]) -> None:
-        self._own = _OWN if place in stores else _OWN_ABOVE
+        self._is_in_store = place in stores
         with os.scandir(place) as found:
             entries = sorted(found, key=lambda entry: entry.name)
         for entry in entries:
@@ -118,12 +93,15 @@ class StoreReset:
         inside = os.path.relpath(path, place)
         if inside == _LOCK:
             return
-        if os.path.islink(path) or not os.path.isfile(path) or not self._own.fullmatch(inside):
+        if os.path.islink(path) or not os.path.isfile(path) or not self._is_own(inside):
             self.left.append(os.path.relpath(path, self._root))
             return
         self.count += 1
         self.disk_bytes += os.lstat(path).st_blocks * _BLOCK_BYTES
         os.unlink(path)
+
+    def _is_own(self, inside: str) -> bool:
+        return bool(_ABOVE.fullmatch(inside) or (self._is_in_store and STORE_FILE.fullmatch(inside)))
 
 
 def _folders(path: str) -> Iterator[os.DirEntry[str]]:

@@ -23,7 +23,7 @@ Rules:
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 import msgpack
 import msgspec
@@ -31,6 +31,7 @@ import msgspec
 from ...common.errors import ConfigError, DecodeError, StoreError
 from ...common.message import ReceivedMessage
 from ...common.properties import KEYS, MAX_OFFSET, MIN_OFFSET, TAGS
+from ...export.write.input_file import InputFile
 
 VERSION: Final = 1
 _NAME: Final = b"\xb5rocketlet-recording-"
@@ -161,16 +162,13 @@ class RecordingReader:
         self._unpacker = msgpack.Unpacker(max_buffer_size=_MOST_BYTES + _PIECE_BYTES)
         self._base = 0  # where in the file the unpacker began
         self._held = bytearray()  # what was read behind ``end``
-        try:
-            self._file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 # closed by __exit__
-            self.size_bytes = os.stat(path).st_size
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        self._file = InputFile(path)
+        self.size_bytes = self._file.size_bytes
 
     def __enter__(self) -> Self:
         """Read what it is a recording of."""
         try:
-            self._check_magic(self._read(len(MAGIC)))
+            self._check_magic(self._file.read(len(MAGIC)))
             self.end = self._base = len(MAGIC)
             head = self._next(RecordingHead)
             if head is None:
@@ -232,7 +230,7 @@ class RecordingReader:
     def _read_more(self) -> bool:
         if len(self._held) > _MOST_BYTES:
             raise self._damaged(f"a value has more than {_MOST_BYTES} bytes")
-        data = self._read(_PIECE_BYTES)
+        data = self._file.read(_PIECE_BYTES)
         self._unpacker.feed(data)
         self._held += data
         return bool(data)
@@ -260,12 +258,6 @@ class RecordingReader:
         del self._held[:size]
         self.end += size
         return found
-
-    def _read(self, size: int) -> bytes:
-        try:
-            return self._file.read(size)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be read: {error.strerror}") from error
 
     def _ends_in_head(self) -> ConfigError:
         return ConfigError(f"{self.path} is no whole recording: it ends at byte {self.size_bytes}, in its head")

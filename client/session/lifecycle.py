@@ -61,12 +61,17 @@ class Lifecycle:
         When the start fails, all that was put there is undone at once.
 
         Raises:
-            ClientStateError: it has been entered before; make another object.
+            ClientStateError: it has been entered before, make another object; or what runs is not a loop of asyncio.
         """
         if self.stage is not LifeStage.NEW:
             raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
+        try:
+            self._loop = self.open_on = get_running_loop()
+        except RuntimeError:
+            raise ClientStateError(
+                f"{self._owner} cannot be started here: no event loop of asyncio runs, and trio is not supported"
+            ) from None
         self.stage = LifeStage.OPEN
-        self._loop = self.open_on = get_running_loop()
         async with AsyncExitStack() as stack:
             stack.callback(self.end)
             yield stack

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
@@ -179,6 +179,9 @@ class Session:
             ...
     """
 
+    on_join: ClassVar[Callable[["Session", str], object] | None] = None
+    """What is told of each producer and consumer that joins a session, and in which role: the leak check of tests."""
+
     def __init__(
         self, nameserver: str | None = None, clock: Clock | None = None, settings: ClientSettings | None = None
     ) -> None:
@@ -259,6 +262,8 @@ class Session:
         if key in self._members:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
         self._members[key] = member
+        if Session.on_join is not None:
+            Session.on_join(self, key)
         if self.connections:
             self.heartbeat_soon()
 

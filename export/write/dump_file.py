@@ -28,13 +28,14 @@ import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
 
-from ...common.errors import ConfigError, DecodeError, StoreError
+from ...common.errors import ConfigError, DecodeError
 from ..columns.schema import pick_columns
+from .input_file import InputFile
 
 MAGIC: Final = b"\xb0rocketlet-dump-1"
 _MARK: Final = struct.Struct(">BBIBIBIBQ")
@@ -155,11 +156,8 @@ class DumpReader:
     def __init__(self, path: str) -> None:
         self.path = path
         self.messages: int | None = None
-        try:
-            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115 # closed by __exit__
-            self.size_bytes = os.stat(path).st_size
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        self._file = InputFile(path)
+        self.size_bytes = self._file.size_bytes
 
     def __enter__(self) -> Self:
         """Read which dump it is."""
@@ -194,7 +192,7 @@ class DumpReader:
             yield DumpBlock(mark.before, position, self._file.tell(), messages)
 
     def _read_head(self) -> DumpInfo:
-        start = self._read(len(MAGIC))
+        start = self._file.read(len(MAGIC))
         if start != MAGIC:
             text = "it is empty" if not start else f"it begins with {start[:16]!r}"
             raise ConfigError(f"{self.path} is no dump of rocketlet: {text}")
@@ -209,7 +207,7 @@ class DumpReader:
             raise self._damaged(position, f"the head cannot be read: {error}") from error
 
     def _read_mark(self, position: int) -> "_Mark":
-        data = self._read(_MARK.size)
+        data = self._file.read(_MARK.size)
         if len(data) < _MARK.size:
             raise self._cut(position)
         kind, *numbers = _MARK.unpack(data)
@@ -221,7 +219,7 @@ class DumpReader:
         return mark
 
     def _read_content(self, mark: "_Mark", position: int) -> bytes:
-        content = self._read(mark.size)
+        content = self._file.read(mark.size)
         if len(content) < mark.size:
             raise self._cut(position)
         if zlib.crc32(content) != mark.crc:
@@ -236,18 +234,12 @@ class DumpReader:
             raise self._damaged(position, f"a message of it cannot be read: {error}") from error
 
     def _pass_over(self, mark: "_Mark", position: int) -> None:
-        if self._file.seek(mark.size, os.SEEK_CUR) > self.size_bytes:
+        if self._file.skip(mark.size) > self.size_bytes:
             raise self._cut(position)
 
     def _check_end(self, mark: "_Mark", position: int) -> None:
-        if mark.size or mark.crc or self._read(1):
+        if mark.size or mark.crc or self._file.read(1):
             raise self._damaged(position, "it is no end, or something follows it")
-
-    def _read(self, size: int) -> bytes:
-        try:
-            return self._file.read(size)
-        except OSError as error:
-            raise StoreError(f"{self.path} cannot be read: {error.strerror}") from error
 
     def _damaged(self, position: int, reason: str) -> DecodeError:
         return DecodeError(f"{self.path} is damaged in the block at byte {position}: {reason}")

@@ -109,7 +109,7 @@ def map_whole(descriptor: int, size: int, path: str) -> memoryview:
 
 def map_written(descriptor: int, size: int, path: str) -> memoryview:
     """Map the first bytes of a file that has so many as they are now, with zeros instead of holes."""
-    pieces = _merge(list(_written(descriptor, size)))
+    pieces = _merge(list(iter_written(descriptor, size)))
     if pieces == [(0, size)]:
         return map_whole(descriptor, size, path)
     zeros = ZerosMap.over(descriptor, size, path)
@@ -119,7 +119,7 @@ def map_written(descriptor: int, size: int, path: str) -> memoryview:
 
 def written_end(descriptor: int, size: int) -> int:
     """Return where only a hole follows in a file that has so many bytes."""
-    return max((end for _, end in _written(descriptor, size)), default=0)
+    return max((end for _, end in iter_written(descriptor, size)), default=0)
 
 
 def _lay_pieces(zeros: FileMap, descriptor: int, pieces: list[tuple[int, int]]) -> None:
@@ -136,7 +136,7 @@ def _lay_pieces(zeros: FileMap, descriptor: int, pieces: list[tuple[int, int]]) 
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def _written(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+def iter_written(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of the pages that hold what was written; all of them where the file system cannot tell."""
     end = 0
     try:

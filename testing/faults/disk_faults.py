@@ -13,11 +13,11 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, Protocol, Self, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from ...common.clock import Clock
 from ...store.files.files import Files
-from .hits import WAIT_S, Hits, RunOnLoop
+from .hits import ActiveFault, RunOnLoop
 
 T = TypeVar("T")
 Kind = Literal["full", "slow", "failing"]
@@ -29,15 +29,14 @@ class InjectedDiskError(OSError):
     """A disk error that a test has asked for."""
 
 
-class DiskFault:
+class DiskFault(ActiveFault):
     """What is wrong with a disk, until the block, the test or ``remove`` ends it."""
 
-    def __init__(self, kind: Kind, delay_ms: int, hits: Hits, end: "EndFault", *, optional: bool) -> None:
+    def __init__(self, kind: Kind, delay_ms: int, run: RunOnLoop, end: "EndFault", *, optional: bool) -> None:
+        super().__init__(run, optional=optional)
         self.kind: Kind = kind
         self.delay_ms = delay_ms
-        self.optional = optional
-        self._hits = hits
-        self._end = end
+        self._end_in_disk = end
 
     def __repr__(self) -> str:
         return f"<DiskFault {self}, met {self.hits} times>"
@@ -48,42 +47,13 @@ class DiskFault:
             return f"flushes take {self.delay_ms} ms"
         return "the disk is full" if self.kind == "full" else "flushes fail"
 
-    def __enter__(self) -> Self:
-        """Return the fault, which is at work already."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End it (raises ``AssertionError`` if nothing has met it)."""
-        self._end(self, is_told=True)
-        if kind is None and self.is_unmet:
-            raise AssertionError(f"nothing has met the fault: {self}")
-
     @property
-    def hits(self) -> int:
-        """How many writes or flushes have met it."""
-        return self._hits.count
+    def complaint(self) -> str:
+        """What is wrong with it if nothing has met it."""
+        return f"nothing has met the fault: {self}"
 
-    @property
-    def is_unmet(self) -> bool:
-        """Whether it was of no use, and should have been."""
-        return not (self.hits or self.optional)
-
-    def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> None:
-        """Wait until so much has met it (raises ``TimeoutError``); in an asynchronous test ``met`` waits."""
-        self._hits.wait(hits, timeout_s, self)
-
-    async def met(self, hits: int = 1) -> None:
-        """Wait until so much has met it."""
-        await self._hits.reached(hits)
-
-    def hit(self) -> None:
-        """Count one, on the broker's loop."""
-        self._hits.count += 1
-        self._hits.tell()
-
-    def remove(self) -> None:
-        """End it: space is back, flushes are fast and succeed."""
-        self._end(self, is_told=False)
+    def _end(self, *, is_told: bool) -> None:
+        self._end_in_disk(self, is_told=is_told)
 
 
 class EndFault(Protocol):
@@ -148,7 +118,7 @@ class DiskFaults(Files):
 
     def add(self, kind: Kind, delay_ms: int = 0, *, optional: bool = False) -> DiskFault:
         """Let the disk be like that from now on."""
-        fault = DiskFault(kind, delay_ms, Hits(self._run), self._end_on_loop, optional=optional)
+        fault = DiskFault(kind, delay_ms, self._run, self._end_on_loop, optional=optional)
         self._active = (*self._active, fault)
         return fault
 

@@ -1,9 +1,10 @@
-"""How often a fault was met, and who waits until it was met so often."""
+"""Faults at work: how often one was met, who waits until it was met so often, and how it ends."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 T = TypeVar("T")
 WAIT_S: Final = 60.0
@@ -28,12 +29,12 @@ class Hits:
     def __repr__(self) -> str:
         return f"<Hits {self.count}, {len(self._waiting)} waiting>"
 
-    def wait(self, count: int, timeout_s: float, what: object) -> None:
+    def wait(self, count: int, timeout: float, what: object) -> None:
         """Wait until there are so many (raises ``TimeoutError`` that says of what)."""
         try:
-            self._run(lambda: self._promise(count)).result(timeout_s)
+            self._run(lambda: self._promise(count)).result(timeout)
         except TimeoutError:
-            raise TimeoutError(f"after {timeout_s:g} s: {what}, {count} were waited for") from None
+            raise TimeoutError(f"after {timeout:g} s: {what}, {count} were waited for") from None
 
     async def reached(self, count: int) -> None:
         """Wait until there are so many."""
@@ -52,3 +53,57 @@ class Hits:
         self._waiting.append((count, promise))
         self.tell()
         return promise
+
+
+class ActiveFault(ABC):
+    """A fault that is at work until the block, the test or ``remove`` ends it; its text says what it is."""
+
+    def __init__(self, run: RunOnLoop, *, optional: bool) -> None:
+        self.optional = optional
+        self._hits = Hits(run)
+
+    def __enter__(self) -> Self:
+        """Return the fault, which is at work already."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End it (raises ``AssertionError`` if nothing has met it)."""
+        self._end(is_told=True)
+        if kind is None and self.is_unmet:
+            raise AssertionError(self.complaint)
+
+    @property
+    def hits(self) -> int:
+        """How often it was met: by how many requests, or writes and flushes."""
+        return self._hits.count
+
+    @property
+    def is_unmet(self) -> bool:
+        """Whether it was of no use, and should have been."""
+        return not (self.hits or self.optional)
+
+    @property
+    @abstractmethod
+    def complaint(self) -> str:
+        """What is wrong with it if nothing has met it."""
+
+    def wait(self, hits: int = 1, timeout: float = WAIT_S) -> None:
+        """Wait until it was met so often (raises ``TimeoutError``); in an asynchronous test ``met`` waits."""
+        self._hits.wait(hits, timeout, self)
+
+    async def met(self, hits: int = 1) -> None:
+        """Wait until it was met so often."""
+        await self._hits.reached(hits)
+
+    def remove(self) -> None:
+        """End it; what it keeps waiting goes on, but requests that are late already stay so."""
+        self._end(is_told=False)
+
+    def hit(self) -> None:
+        """Count one, on the broker's loop."""
+        self._hits.count += 1
+        self._hits.tell()
+
+    @abstractmethod
+    def _end(self, *, is_told: bool) -> None:
+        """End it; ``is_told`` says that nobody shall hear of it at the end of the test."""

@@ -23,6 +23,7 @@ from ...remoting.codec.frames import NO_ANSWER, Encoded
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.transport.connection import Connection, Reply, RequestHandlers
 from ..views.client_requests import ANSWER_LOST, CLOSED, DROPPED, ClientLink, RecordedRequest, RequestLog, read_fields
+from ..views.unknown_names import UnknownNameError
 from .broker_errors import BrokerErrors
 from .partition import Partition
 from .request_faults import Fault, FaultBook, InjectedFault
@@ -95,12 +96,12 @@ class Interception:
         """Let nothing pass between the server and a client until ``heal``.
 
         Raises:
-            ValueError: no client of this id has said anything here.
+            UnknownNameError: no client of this id has said anything here.
         """
         mine = {connection: link for connection, link in self._links.items() if link.client == client_id}
         if not mine:
             known = sorted({link.client for link in self._links.values() if link.client})
-            raise ValueError(f"no client {client_id!r} is connected, these are: {', '.join(known) or 'none'}")
+            raise UnknownNameError(f"no client {client_id!r} is connected, these are: {', '.join(known) or 'none'}")
         others = [link.groups for link in self._links.values() if link.client != client_id]
         groups = set[str]().union(*(link.groups for link in mine.values())).difference(*others)
         partition = Partition(client_id, frozenset(groups))

@@ -12,7 +12,7 @@ hear of it. A fault that nothing has met when it ends fails the test: a misspelt
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ...common.codes import ResponseCode
 from ..views.client_requests import RecordedRequest, RequestLog
 from ..views.operations import BETWEEN_SERVERS, codes_of
 from .disk_faults import DiskFault, DiskFaults
-from .hits import WAIT_S, Hits, RunOnLoop
+from .hits import ActiveFault, RunOnLoop
 
 _TOLD_REQUESTS: Final = 20
 
@@ -77,16 +77,15 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class InjectedFault:
+class InjectedFault(ActiveFault):
     """A fault that was added.
 
     As a context manager it ends with the block, which fails if nothing has met it.
     """
 
     def __init__(self, rule: FaultRule, book: "FaultBook", run: RunOnLoop, *, optional: bool) -> None:
+        super().__init__(run, optional=optional)
         self.rule = rule
-        self.optional = optional
-        self._hits = Hits(run)
         self._seen = 0
         self._book = book
         self._run = run
@@ -99,39 +98,13 @@ class InjectedFault:
         times = "" if self.rule.times is None else f" of {self.rule.times}"
         return f"{self.rule}, met {self.hits}{times} times"
 
-    def __enter__(self) -> Self:
-        """Return the fault, which is at work already."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End it (raises ``AssertionError`` if nothing has met it)."""
-        self._run(lambda: self._book.forget(self))
-        if kind is None and self.is_unmet:
-            raise AssertionError(f"no request has met the fault: {self.rule}")
-
     @property
-    def hits(self) -> int:
-        """How many requests it was done to."""
-        return self._hits.count
+    def complaint(self) -> str:
+        """What is wrong with it if nothing has met it."""
+        return f"no request has met the fault: {self.rule}"
 
-    @property
-    def is_unmet(self) -> bool:
-        """Whether it was of no use, and should have been."""
-        return not (self.hits or self.optional)
-
-    def remove(self) -> None:
-        """End it; requests that are late already stay so."""
-        self._run(lambda: self._book.remove(self))
-
-    def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> None:
-        """Wait until so many requests have met it (raises ``TimeoutError``); in an asynchronous test ``met`` waits."""
-        self._hits.wait(hits, timeout_s, self)
-
-    async def met(self, hits: int = 1) -> None:
-        """Wait until so many requests have met it."""
-        await self._hits.reached(hits)
-
-    # on the broker's loop
+    def _end(self, *, is_told: bool) -> None:
+        self._run(lambda: self._book.forget(self) if is_told else self._book.remove(self))
 
     def meet(self, request: RecordedRequest) -> bool:
         """Tell whether a request meets it, and count."""
@@ -141,8 +114,7 @@ class InjectedFault:
         self._seen += 1
         if self._seen <= rule.after:
             return False
-        self._hits.count += 1
-        self._hits.tell()
+        self.hit()
         return True
 
 
@@ -275,13 +247,13 @@ class Faults:
 
     def end(self) -> list[str]:
         """End all, and return what is wrong with those that nothing has met."""
-        unmet = [f"no request has met the fault: {fault.rule}" for fault in self._book.end()]
+        unmet = [fault.complaint for fault in self._book.end()]
         if unmet:
             lines = list(self._log.find().lines())
             came = "\n  ".join(["what came:", *lines[-_TOLD_REQUESTS:]]) if lines else "no request came"
             unmet.append(came)
         if self._disk is not None:
-            unmet += [f"nothing has met the fault: {fault}" for fault in self._disk.end()]
+            unmet += [fault.complaint for fault in self._disk.end()]
         return unmet
 
 

@@ -2,8 +2,8 @@
 
 Rules
 
-    1. A queue is consumed when its group has asked for what comes behind the last message, and is done with all that it
-       was given.
+    1. A queue is consumed when its group has asked for what comes behind the last message that its tags take, and is
+       done with all that it was given. A held pull is not woken by others, and stays where it is.
     2. Done with is what was committed. Clients commit every five seconds only, so members are asked as well (request
        307), which clients of each language answer; who does not is known by what it has committed. What the tags of a
        subscription leave out is in nobody's hands. With a filter in SQL, which is not evaluated here, a member that has
@@ -33,6 +33,7 @@ from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import AskedMemberHeader
 from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
 from ...remoting.transport.event_loop import LoopClock, wait_at_most
+from .unknown_names import UnknownNameError
 
 ASK_MS: Final = 20
 _ANSWER_MS: Final = 1_000
@@ -74,9 +75,9 @@ class QueueConsumption(NamedTuple):
         return range(self.left.start, max(self.left.start, min(self.handed_out, self.end)))
 
     @property
-    def unasked(self) -> int:
-        """How many messages no member has asked for."""
-        return self.end - (self.begin if self.asked is None else min(max(self.asked, self.begin), self.end))
+    def unasked(self) -> range:
+        """The offsets of messages that no member has asked for."""
+        return range(self.begin if self.asked is None else min(max(self.asked, self.begin), self.end), self.end)
 
 
 class ConsumptionTracker:
@@ -152,11 +153,11 @@ class ConsumptionTracker:
         """Refuse a group that nobody knows.
 
         Raises:
-            ValueError: there is none.
+            UnknownNameError: there is none.
         """
         known = self.groups()
         if group not in known:
-            raise ValueError(f"there is no consumer group {group!r}{nearest(group, known)}")
+            raise UnknownNameError(f"there is no consumer group {group!r}{nearest(group, known)}")
 
     def places(self, group: str) -> list[QueueConsumption]:
         """Return where a group is in each queue that it subscribes to or has read."""
@@ -194,8 +195,8 @@ class ConsumptionTracker:
 
     def _missing_in(self, queue: QueueConsumption) -> str:
         where = f"{queue.place.topic} queue {queue.place.queue_id}"
-        if queue.unasked:
-            return f"{where}: {queue.unasked} of {queue.end - queue.begin} messages have not been fetched"
+        if unasked := self.wanted(queue, queue.unasked):
+            return f"{where}: {len(unasked)} of {queue.end - queue.begin} messages have not been fetched"
         if in_flight := self.wanted(queue, queue.taken):
             return f"{where}: {len(in_flight)} messages have been handed out and are not acknowledged"
         return ""

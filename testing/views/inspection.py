@@ -18,6 +18,7 @@ from ...common.record import decode_record, iter_records
 from ...common.record_messages import decode_message
 from ...store.consumequeue.queue_reader import ReadLimits
 from .consumption import ConsumptionTracker
+from .unknown_names import UnknownNameError
 
 
 class MessageFilter(NamedTuple):
@@ -65,12 +66,12 @@ class Inspection:
         """Refuse a topic that does not exist.
 
         Raises:
-            ValueError: there is none.
+            UnknownNameError: there is none.
         """
         topics = self._parts.state.topics
         if topics.get(topic) is None:
             known = [name for name in topics.names() if not is_system_topic(name)]
-            raise ValueError(f"there is no topic {topic!r}{nearest(topic, known)}")
+            raise UnknownNameError(f"there is no topic {topic!r}{nearest(topic, known)}")
 
     def messages(self, topic: str, wanted: MessageFilter) -> list[ReceivedMessage]:
         """Return what is stored in a topic, by queue and offset."""

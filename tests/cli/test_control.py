@@ -1,171 +1,162 @@
-"""`rocketlet status` and `rocketlet down`: what runs, whether it can be used, and its end."""
+"""`rocketlet up --control-port` as a process."""
 
-import contextlib
-import os
+import json
 import pathlib
 import re
+import shlex
 import signal
 import socket
-from collections.abc import Generator
+import subprocess
+import sys
+from urllib.parse import urlsplit
 
-import msgspec
+import httpx
 import pytest
-from command_line import CommandLine, Start
-
-from rocketlet.cli.instances import FILE_NAME, Instance, process_start
+from command_line import CommandLine, Refuse, Start
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "guide" / "testing.md"
+CONTROLLED = ("up", "--ephemeral", *FREE_PORTS, "--control-port", "0")
 
 
-@contextlib.contextmanager
-def serving(store: pathlib.Path, namesrv: str, *, start: str | None = None, masters: int = 1) -> Generator[None]:
-    """Let this process be the one that serves a store, by what it tells."""
-    store.mkdir()
-    descriptor = Instance(
-        pid=os.getpid(),
-        process_start=process_start(os.getpid()) if start is None else start,
-        store=str(store),
-        is_ephemeral=False,
-        addresses={"namesrv": namesrv},
-        namesrv=namesrv,
-        brokers=[],
-        master_count=masters,
-        began_at_ms=0,
-        version="0",
-    ).register()
-    assert descriptor is not None
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+def ask(method: str, url: str, **asked: object) -> httpx.Response:
+    """Ask a control port."""
+    return httpx.request(method, url, json=asked if method == "POST" else None, trust_env=False, timeout=60)
 
 
-def test_nothing_runs(command: CommandLine, tmp_path: pathlib.Path) -> None:
-    """Both say so with exit code 1, also of a directory that is not there."""
-    usual = tmp_path / "data" / "rocketlet" / "store"
-    for verb in ("status", "down"):
-        ended = command(verb)
-        nothing = f"rocketlet: no rocketlet runs with the store {usual}"
-        expected = f"{nothing}, and none with a temporary one; --store names another\n"
-        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", expected)
-        ended = command(verb, "--store", "nowhere")
-        assert (ended.returncode, ended.stderr) == (
-            1,
-            f"rocketlet: no rocketlet runs with the store {tmp_path / 'nowhere'}\n",
-        )
+def test_ready_line_and_first_words(start: Start) -> None:
+    """The address stands behind the others; options of the broker count; SIGTERM ends it with code 0."""
+    running = start(*CONTROLLED, "--topic", "orders:3", "--topic", "bills", "--set", "brokerName=shop")
+    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ control=http://127\.0\.0\.1:\d+\n", running.ready)
+    url, named = running.addresses["control"], running.addresses
+    told = {"name": "shop", "nameserver": named["namesrv"], "broker": named["broker"], "version": "0.1.0"}
+    assert ask("GET", url).json() == told
+    sent = [{"topic": "orders", "body": "x"} for _ in range(8)]
+    places = httpx.post(f"{url}/messages", json=sent, trust_env=False, timeout=60).json()
+    assert {place["queue_id"] for place in places} == {0, 1, 2}
+    assert ask("GET", f"{url}/messages?topic=bills").json() == []
+    code, _, said = running.stop()
+    assert (code, url in said) == (0, True)
+    [directory] = re.findall(r"messages are kept in (\S+), which is removed at exit", said)
+    assert not pathlib.Path(directory).exists()
 
 
-@pytest.mark.parametrize("brokers", ["1", "2"])
-def test_what_runs_is_shown_and_stopped(
-    command: CommandLine, start: Start, tmp_path: pathlib.Path, brokers: str
-) -> None:
-    """A start in a terminal too: process, addresses, store, since when, version; `down` waits for its end."""
-    running = start("up", "--brokers", brokers, *FREE_PORTS)
-    shown = command("status")
-    assert shown.returncode == 0, shown.stderr
-    lines = dict(re.split(r"  +", line, maxsplit=1) for line in shown.stdout.splitlines())
-    assert lines.pop("since").endswith("Z")
-    assert lines == {
-        "state": "ready",
-        "pid": str(running.process.pid),
-        **running.addresses,
-        "store": str(tmp_path / "data" / "rocketlet" / "store"),
-        "version": "0.1.0",
-    }
-    stopped = command("down")
-    assert (stopped.returncode, stopped.stderr) == (0, "")
-    assert stopped.stdout == f"stopped process {running.process.pid}, which served {lines['store']}\n"
-    assert running.process.wait() == 0
-    assert not list(tmp_path.rglob("abort"))
+def test_fixed_ports(start: Start) -> None:
+    """They are those that are told, also after a restart."""
+    first = start(*CONTROLLED)
+    ports = {name: urlsplit(f"//{address}").port for name, address in first.addresses.items() if name != "control"}
+    assert first.stop()[0] == 0
+    options = ("--namesrv-port", str(ports["namesrv"]), "--broker-port", str(ports["broker"]))
+    running = start("up", "--ephemeral", *options, "--control-port", "0")
+    assert running.addresses | {"control": ""} == first.addresses | {"control": ""}
+    for path in ("broker/kill", "nameserver/stop", "nameserver/start", "broker/restart"):
+        assert ask("POST", f"{running.addresses['control']}/{path}").status_code == 204
+    assert ask("POST", f"{running.addresses['control']}/topics").status_code == 200
+
+
+def test_all_addresses(start: Start) -> None:
+    """Who reaches the servers by another name may do so here as well; what clients shall use is told."""
+    everywhere = "0.0.0.0"  # noqa: S104 # the case: others can reach it
+    running = start(*CONTROLLED, "--host", everywhere, "--advertise", "localhost:20911")
+    assert running.addresses["broker"] == "localhost:20911"
+    port = urlsplit(running.addresses["control"]).port
+    answer = httpx.get(f"http://127.0.0.1:{port}/", headers={"Host": "broker.test"}, trust_env=False)
+    assert (answer.status_code, answer.json()["broker"]) == (200, "localhost:20911")
+    assert ask("POST", f"http://127.0.0.1:{port}/topics").status_code == 200
+
+
+def test_background(command: CommandLine) -> None:
+    """`status` tells the address, `down` stops it."""
+    begun = command(*CONTROLLED, "--background")
+    assert begun.returncode == 0, begun.stderr
+    [row] = json.loads(command("status", "--json").stdout)
+    assert begun.stdout.endswith(f" control={row['control']}\n")
+    assert ask("POST", f"{row['control']}/broker/reset").status_code == 204
+    assert command("status").returncode == 0
+    assert command("down").returncode == 0
     assert command("status").returncode == 1
 
 
-def test_stores_side_by_side(command: CommandLine, tmp_path: pathlib.Path) -> None:
-    """Each is told apart by its store; without one the usual and the ephemeral ones count, and `down` wants a name."""
-    for options in (("--store", "one"), ("--store", "two"), (), ("--ephemeral",)):
-        assert command("up", "--background", *options, *FREE_PORTS).returncode == 0
-    shown = command("status", "--json")
-    rows = msgspec.json.decode(shown.stdout, type=list[dict[str, object]])
-    usual, ephemeral = (str(row["store"]) for row in rows)
-    assert usual == str(tmp_path / "data" / "rocketlet" / "store")
-    assert re.fullmatch(r".*/tmp/rocketlet-\S+ \(removed at exit\)", ephemeral)
-    refused = command("down")
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("rocketlet: 2 are running, --store names the one to stop: ")
-    assert command("down", "--store", "two").returncode == 0
-    assert command("status", "--store", "one").returncode == 0
-    assert command("down", "--store", usual).returncode == 0
-    assert command("down").returncode == 0, "one is left"
-    assert command("down", "--store", "one").returncode == 0
+def test_end_while_a_client_waits(start: Start) -> None:
+    """It does not wait for what is waited for."""
+    running = start(*CONTROLLED)
+    where = urlsplit(running.addresses["control"])
+    body = b'{"topic":"t","timeout":600}'
+    head = "POST /wait/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 27"
+    with socket.create_connection((where.hostname or "", where.port or 0)) as client:
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        assert ask("GET", running.addresses["control"]).status_code == 200
+        assert running.stop(signal.SIGINT)[0] == 0
+        assert client.recv(65_536)[:12] in {b"", b"HTTP/1.1 503"}
 
 
-def test_killed_process_does_not_run(command: CommandLine, start: Start, tmp_path: pathlib.Path) -> None:
-    """The file that it has left says nothing, whoever has its number now; the store is started again."""
-    running = start("up", "--store", "store", *FREE_PORTS)
-    running.stop(signal.SIGKILL)
-    left = tmp_path / "store" / FILE_NAME
-    reused = msgspec.json.decode(left.read_bytes()) | {"pid": os.getpid()}
-    left.write_bytes(msgspec.json.encode(reused))
-    for verb in ("status", "down"):
-        assert command(verb, "--store", "store").returncode == 1
-    assert command("up", "--background", "--store", "store", *FREE_PORTS).returncode == 0
-    assert command("status", "--store", "store").returncode == 0
+def test_test_that_was_not_ended(start: Start) -> None:
+    """What was wrong with it is logged at the end of the process, which is no failure of that."""
+    running = start(*CONTROLLED)
+    ask("POST", f"{running.addresses['control']}/faults", on="send", answer="DROP")
+    code, _, said = running.stop()
+    assert code == 0
+    assert "left by a test that was not ended: no request has met the fault: send: dropped" in said
 
 
-def test_process_of_another_container_is_not_stopped(command: CommandLine, tmp_path: pathlib.Path) -> None:
-    """Where the number means another process, that is left alone, and the user is told."""
-    with serving(tmp_path / "store", "127.0.0.1:1", start="7"):
-        ended = command("down", "--store", "store")
-    assert ended.returncode == 1
-    assert "runs in a container or on a machine of its own" in ended.stderr
+def test_guide(start: Start) -> None:
+    """What the guide asks is answered as it says."""
+    running = start(*CONTROLLED)
+    lines = re.findall(r"^\$ curl (.*)$", GUIDE.read_text(), re.MULTILINE)
+    for line in lines:
+        *options, address = shlex.split(line.replace("$CONTROL", running.addresses["control"]))
+        named = dict(zip(options[::2], options[1::2], strict=True))
+        headers = dict([named["-H"].split(": ")] if "-H" in named else [])
+        method = named.get("-X", "POST" if "-d" in named else "GET")
+        answer = httpx.request(method, address, headers=headers, content=named.get("-d"), trust_env=False, timeout=60)
+        assert answer.status_code in {200, 204}, (line, answer.text)
+    assert len(lines) == 6
 
 
-def test_server_that_does_not_answer(command: CommandLine, start: Start, tmp_path: pathlib.Path) -> None:
-    """Exit code 3, and why: nobody listens there, or the name server knows no broker."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        closed = f"127.0.0.1:{free.getsockname()[1]}"
-    with serving(tmp_path / "closed", closed):
-        ended = command("status", "--store", "closed")
-    assert ended.returncode == 3
-    assert re.search(rf"^state +unusable: .*{closed}", ended.stdout, re.MULTILINE)
-    alone = start("namesrv", "--namesrv-port", "0").addresses["namesrv"]
-    with serving(tmp_path / "alone", alone, masters=2):
-        ended = command("status", "--json", "--store", "alone")
-    assert ended.returncode == 3
-    assert '"state": "unusable: the name server knows 0 of 2 brokers"' in ended.stdout
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "--control-port needs --ephemeral: who uses it may empty the store"),
+        (("--ephemeral", "--brokers", "2"), "--control-port and --brokers contradict each other"),
+        (("--ephemeral", "--slaves", "1"), "--control-port and --slaves contradict each other"),
+        (("--ephemeral", "--console"), "--control-port and --console contradict each other"),
+        (("--ephemeral", "--console-port", "0"), "--control-port and --console-port contradict each other"),
+        (("--ephemeral", "--metrics-port", "0"), "--control-port and --metrics-port contradict each other"),
+        (("--ephemeral", "--repair"), "--control-port and --repair contradict each other"),
+        (("--ephemeral", "--reset"), "--ephemeral and --reset contradict each other"),
+        (("--ephemeral", "--set", "namesrvAddr=a:1"), "--control-port and namesrvAddr contradict each other"),
+        (
+            ("--ephemeral", "--set", "metricsExporterType=PROM"),
+            "--control-port and metricsExporterType contradict each other",
+        ),
+        (("--ephemeral", "--set", "flushDiskType=NEVER"), "flushDiskType"),
+    ],
+)
+def test_options_that_contradict(refuse: Refuse, options: tuple[str, ...], told: str) -> None:
+    """One line says which, and why."""
+    assert told in refuse("up", *FREE_PORTS, "--control-port", "0", *options)
 
 
-def test_file_of_another_version(command: CommandLine, tmp_path: pathlib.Path) -> None:
-    """It is named; nothing is said to run or not to."""
-    with serving(tmp_path / "store", "127.0.0.1:1"):
-        (tmp_path / "store" / FILE_NAME).write_text("[]")
-        ended = command("status", "--store", "store")
-    assert ended.returncode == 1
-    assert f"{tmp_path / 'store' / FILE_NAME} cannot be read" in ended.stderr
+@pytest.mark.parametrize("option", ["--namesrv-port", "--broker-port", "--control-port"])
+def test_port_that_is_taken(refuse: Refuse, option: str) -> None:
+    """It is named with who has it, and with its option."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = refuse(*CONTROLLED, option, port)
+    assert re.search(
+        rf"127\.0\.0\.1:{port}: the address is in use by process \d+ \(\S+\); {option} takes another", said
+    )
 
 
-@pytest.mark.parametrize("brokers", ["1", "2"])
-def test_start_over_the_same_store(command: CommandLine, tmp_path: pathlib.Path, brokers: str) -> None:
-    """Who starts a broker twice is told how to stop the first, at its ports and at others."""
-    several = ("--store", "store", "--brokers", brokers)
-    started = command("up", "--background", *several, *FREE_PORTS)
-    port = re.findall(r"namesrv=127\.0\.0\.1:(\d+)", started.stdout)[0]
-    for others in (FREE_PORTS, (*FREE_PORTS, "--reset"), ("--namesrv-port", port, "--broker-port", "0")):
-        again = command("up", *several, *others)
-        assert again.returncode == 2
-        assert f"; rocketlet down --store {tmp_path / 'store'} stops it" in again.stderr
-
-
-def test_manager_is_told(command: CommandLine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket that NOTIFY_SOCKET names gets a datagram when clients can connect, and one when the stop begins."""
-    monkeypatch.chdir(tmp_path)  # the names of sockets are short
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind("notify")
-        options = ("--store", "store", "--brokers", "2", *FREE_PORTS)
-        assert command("up", "--background", *options, NOTIFY_SOCKET="notify").returncode == 0
-        assert manager.recv(100) == b"READY=1"
-        assert command("down", "--store", "store").returncode == 0
-        assert manager.recv(100) == b"STOPPING=1"
-        manager.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            manager.recv(100)
+def test_without_the_extra(tmp_path: pathlib.Path) -> None:
+    """One line says how to get what is missing."""
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "rocketlet", *CONTROLLED],
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "rocketlet: the control port needs uvicorn: pip install 'rocketlet[control]'\n"

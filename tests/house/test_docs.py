@@ -4,6 +4,8 @@ python   as a program; as tests when it defines some; of the guide to Spark, by 
 java     compiled and run with the official client
 go       the same
 console  options of each `rocketlet` command are known
+
+A block whose first line is a comment with the path of an example is a piece of that file, which tests run as a whole.
 """
 
 import os
@@ -13,6 +15,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from typing import NamedTuple
 
@@ -31,12 +34,20 @@ NAMESERVER = "127.0.0.1:9876"
 BLOCK_OR_HEADING = re.compile(r"^```(\w+)\n(.*?)^```$|^#+ ([^\n]*)$", flags=re.MULTILINE | re.DOTALL)
 
 
+PIECE = re.compile(r"(?:#|//) (examples/\S+)\n")
+
+
 class Snippet(NamedTuple):
     """A fenced block of a page; its place names the heading above it, and its number below it from the second on."""
 
     place: str
     language: str
     text: str
+
+    @property
+    def is_piece(self) -> bool:
+        """Whether it is a piece of an example."""
+        return PIECE.match(self.text) is not None
 
 
 def find_snippets() -> list[Snippet]:
@@ -60,10 +71,13 @@ SNIPPETS = find_snippets()
 
 def snippets(language: str) -> pytest.MarkDecorator:
     """Run a test for each block in a language."""
-    chosen = [snippet for snippet in SNIPPETS if snippet.language == language]
+    chosen = [snippet for snippet in SNIPPETS if snippet.language == language and not snippet.is_piece]
     if language == "python":
         chosen = [snippet for snippet in chosen if not snippet.place.startswith(SPARK_PAGE)]
     return pytest.mark.parametrize("snippet", chosen, ids=[snippet.place for snippet in chosen])
+
+
+PIECES = [snippet for snippet in SNIPPETS if snippet.is_piece]
 
 
 def run(command: list[str | pathlib.Path], directory: pathlib.Path, nameserver: str = "") -> str:
@@ -85,6 +99,17 @@ async def broker(rocketmq_broker: RocketmqBroker) -> RocketmqBroker:
 def test_languages_are_known():
     """Each block is of a language that is run here, or is plain text."""
     assert {snippet.language for snippet in SNIPPETS} <= {"python", "java", "go", "console", "text"}
+
+
+@pytest.mark.parametrize("snippet", PIECES, ids=[snippet.place for snippet in PIECES])
+def test_pieces_are_those_of_the_examples(snippet: Snippet):
+    """A piece stands in the example that it names, however far it is indented there."""
+    match = PIECE.match(snippet.text)
+    assert match is not None
+    indents = ("", "    ", "\t")
+    pieces = [textwrap.indent(snippet.text[match.end() :], indent) for indent in indents]
+    text = f"\n{(ROOT / match[1]).read_text()}"
+    assert any(f"\n{piece}" in text for piece in pieces)
 
 
 @snippets("python")

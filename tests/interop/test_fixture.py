@@ -6,6 +6,7 @@ import pytest
 from interop.clients import Outgoing, Producer, PushConsumer, TransactionProducer
 from interop.driver import Driver
 from interop.versions import every_client, every_java
+from polling import ask_until
 
 from rocketlet.testing import RocketmqBroker
 
@@ -60,3 +61,24 @@ def test_open_transaction_is_asked_about(java: Driver, broker: RocketmqBroker) -
         broker.clock.advance(minutes=2)
         broker.wait_for(topic)
     assert broker.transactions() == []
+
+
+def test_queue_of_an_ordered_member_that_is_gone_goes_to_the_next(java: Driver, broker: RocketmqBroker) -> None:
+    """Without a word of the first its lock ends a minute later, on the broker's clock, and another client consumes."""
+    topic, group = broker.topic(queues=1), broker.group()
+    about = {"namesrv": broker.nameserver, "group": group, "subscriptions": {topic: "*"}, "orderly": True}
+    with Producer(java, namesrv=broker.nameserver) as producer:
+        with PushConsumer(java, **about) as gone:
+            producer.send_all(topic, Outgoing(b"1"))
+            assert [message.body for message in gone.received(1)] == [b"1"]
+            broker.wait_consumed(group)
+            gone.drop()
+        with PushConsumer(java, **about) as heir:
+            producer.send_all(topic, Outgoing(b"2"))
+            ask_until(
+                lambda: broker.requests("lock_queues", group=group), lambda asked: asked[-1].client == heir.client_id
+            )
+            broker.clock.advance(seconds=55)
+            assert heir.received() == []
+            broker.clock.advance(seconds=10)
+            assert heir.wait_bodies([b"2"]) >= {b"2"}

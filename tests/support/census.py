@@ -29,10 +29,10 @@ class Census(NamedTuple):
 NOTHING = Census(frozenset(), frozenset(), frozenset())
 
 
-def take_census() -> Census:
+def take_census(*, with_brokers: bool = False) -> Census:
     """Look, inside a running loop or outside; sockets that nobody needs any more do not count.
 
-    Nor do threads of brokers: that of the session lives in this process, and starts some when it likes.
+    Nor do threads of brokers, unless asked for: that of the session lives in this process, and starts some at will.
     """
     gc.collect()
     tasks: set[asyncio.Task[Any]] = set()
@@ -40,27 +40,29 @@ def take_census() -> Census:
         tasks = asyncio.all_tasks()
     return Census(
         frozenset(task.get_name() for task in tasks),
-        frozenset(thread.name for thread in threading.enumerate() if not _BROKERS_THREAD.match(thread.name)),
+        frozenset(
+            thread.name for thread in threading.enumerate() if with_brokers or not _BROKERS_THREAD.match(thread.name)
+        ),
         frozenset(map(_socket_inode, os.listdir(DESCRIPTORS))) - {0},
     )
 
 
-def count_descriptors() -> int:
+def count_descriptors(*, with_brokers: bool = False) -> int:
     """Return how many files and directories this process has open; those of maps that nobody needs do not count.
 
-    Nor do those of the session's broker, which opens some when it likes, in a thread of its own.
+    Nor do those of the session's broker, unless asked for: it opens some when it likes, in a thread of its own.
     """
     gc.collect()
-    return sum(map(_is_own_file, os.listdir(DESCRIPTORS)))
+    return sum(_is_file(descriptor, with_brokers=with_brokers) for descriptor in os.listdir(DESCRIPTORS))
 
 
-def _is_own_file(descriptor: str) -> bool:
+def _is_file(descriptor: str, *, with_brokers: bool) -> bool:
     try:
         mode = os.fstat(int(descriptor)).st_mode
         path = os.readlink(f"{DESCRIPTORS}/{descriptor}")
     except OSError:  # that of the listing itself
         return False
-    return (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and _BROKERS_STORE.search(path) is None
+    return (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) and (with_brokers or _BROKERS_STORE.search(path) is None)
 
 
 def _socket_inode(descriptor: str) -> int:

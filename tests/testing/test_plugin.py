@@ -26,6 +26,47 @@ async def test_closes(rocketmq_broker):
 """
 
 
+LEAKS_OF_AN_APPLICATION = """
+import subprocess, sys
+from rocketlet.client import Message, Producer, PushConsumer, Session
+
+ELSEWHERE = '''
+import asyncio, sys
+from rocketlet.client import Message, Producer
+async def main():
+    async with Producer("elsewhere", nameserver=sys.argv[1]) as producer:
+        await producer.send(Message("orders", b"1"))
+        print("sent", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+asyncio.run(main())
+'''
+
+class Application:
+    async def start(self, nameserver):
+        self.session = await Session(nameserver).__aenter__()
+        self.producer = await Producer("selling", session=self.session).__aenter__()
+        self.consumer = PushConsumer("shipping", session=self.session)
+        self.consumer.subscribe("orders", "*", self.ship)
+        await self.consumer.__aenter__()
+
+    async def ship(self, messages): ...
+
+async def test_leaks(isolated_rocketmq_broker, request):
+    await isolated_rocketmq_broker.create_topic("orders")
+    request.session.leaked = Application()
+    await request.session.leaked.start(isolated_rocketmq_broker.nameserver)
+    await request.session.leaked.producer.send(Message("orders", b"1"))
+
+def test_leaks_elsewhere(isolated_rocketmq_broker, request):
+    isolated_rocketmq_broker.topic("orders")
+    command = [sys.executable, "-c", ELSEWHERE, isolated_rocketmq_broker.nameserver]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    request.session.elsewhere = process
+    assert process.stdout.readline() == b"sent\\n"
+    print("pid", process.pid)
+"""
+
+
 INNER_SESSION = """
 from rocketlet.client import Message, Producer
 
@@ -111,13 +152,44 @@ def test_bad_settings_fail_the_start():
 
 
 def test_leaking_test_is_an_error(outer_pytest: pytest.Pytester):
-    """A test that leaves a producer connected gets an error with client and group; the next test is not blamed."""
+    """A test that leaves a producer connected gets an error with client, group and place; the next is not blamed."""
     outer_pytest.makepyfile(LEAKS)
     result = outer_pytest.runpytest_subprocess("-W", "ignore")
     result.assert_outcomes(passed=2, errors=1)
     result.stdout.re_match_lines(
-        [r".*still connected to the broker at the end of the test: .* \(producer of leaking\)"]
+        [
+            r".*still connected to the broker at the end of the test:",
+            r".*@\d+#\d+ \(producer of leaking\)",
+        ]
     )
+
+
+def test_leak_is_shown_with_the_lines_that_opened_it(outer_pytest: pytest.Pytester):
+    """The report has the calls of the test and of its application, and of a client elsewhere the process."""
+    outer_pytest.makepyfile(LEAKS_OF_AN_APPLICATION)
+    result = outer_pytest.runpytest_subprocess("-W", "ignore", "-p", "no:randomly")
+    result.assert_outcomes(passed=2, errors=2)
+    result.stdout.re_match_lines(
+        [
+            r"still connected to the broker at the end of the test:",
+            r".*@\d+#\d+ \(consumer of shipping, producer of selling\)",
+            r"  consumer of shipping was opened here, the innermost call last:",
+            r"    File \".*test_leak_is_shown.*\.py\", line 28, in test_leaks",
+            r"      await request.session.leaked.start\(isolated_rocketmq_broker.nameserver\)",
+            r"    File \".*\.py\", line 21, in start",
+            r"      await self.consumer.__aenter__\(\)",
+            r"  producer of selling was opened here, the innermost call last:",
+            r"    File \".*\.py\", line 28, in test_leaks",
+            r"      await request.session.leaked.start\(isolated_rocketmq_broker.nameserver\)",
+            r"    File \".*\.py\", line 18, in start",
+            r"      self.producer = await Producer\(\"selling\", session=self.session\).__aenter__\(\)",
+        ],
+        consecutive=True,
+    )
+    [pid] = [line.partition(" ")[2] for line in result.outlines if line.startswith("pid ")]
+    [elsewhere] = [at for at, line in enumerate(result.outlines) if f"@{pid}#" in line]
+    assert result.outlines[elsewhere].endswith("(producer of elsewhere)")
+    assert "opened here" not in result.outlines[elsewhere + 1]
 
 
 def test_leak_check_can_be_turned_off(outer_pytest: pytest.Pytester):
@@ -147,6 +219,30 @@ def test_settings_can_be_overridden(outer_pytest: pytest.Pytester):
         """
     )
     outer_pytest.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_brokers_of_a_suite_start_from_its_snapshot(outer_pytest: pytest.Pytester):
+    """A conftest names the file, and the brokers of its session and of single tests have what it holds."""
+    with RocketmqBroker() as broker:
+        broker.send(broker.topic("orders"), "1")
+        broker.snapshot(outer_pytest.path / "shop.tar")
+    outer_pytest.makeconftest(
+        """
+        import pathlib, pytest
+        @pytest.fixture(scope="session")
+        def rocketmq_snapshot(): return pathlib.Path(__file__).parent / "shop.tar"
+        """
+    )
+    outer_pytest.makepyfile(
+        """
+        def test_moves_time(rocketmq_broker):
+            rocketmq_broker.send("orders", "2")
+            rocketmq_broker.clock.advance(hours=1)
+        def test_starts_anew(rocketmq_broker): rocketmq_broker.assert_sent("orders", times=1)
+        def test_isolated(isolated_rocketmq_broker): isolated_rocketmq_broker.assert_sent("orders", body="1", times=1)
+        """
+    )
+    outer_pytest.runpytest_subprocess().assert_outcomes(passed=3)
 
 
 def test_plugin_imports_nothing_heavy():

@@ -55,9 +55,9 @@ def build_spring() -> str:
 
 def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str) -> str:
     def build() -> None:
-        _run([_find("mvn"), "-q", "-B", *options, "compile", "dependency:build-classpath"], project)
+        _run([find_program("mvn"), "-q", "-B", *options, "compile", "dependency:build-classpath"], project)
 
-    _find("java")
+    find_program("java")
     class_path = target / "classpath"
     if class_path.exists() and not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
         (target / "stamp").unlink(missing_ok=True)  # Maven's repository has been cleaned since
@@ -69,7 +69,9 @@ def build_go() -> pathlib.Path:
     """Build the Go driver; return the program."""
     program = GO_SOURCES / "target" / "driver"
     sources = [*sorted(GO_SOURCES.glob("*.go")), GO_SOURCES / "go.mod", GO_SOURCES / "go.sum"]
-    _build_once(program.parent, sources, lambda: _run([_find("go"), "build", "-o", str(program), "."], GO_SOURCES))
+    _build_once(
+        program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), "."], GO_SOURCES)
+    )
     return program
 
 
@@ -97,7 +99,8 @@ def java_command(
     return ["java", *EVERY_JVM, *options, tls, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
 
 
-def _find(program: str) -> str:
+def find_program(program: str) -> str:
+    """Return where a program is (raises ``MissingToolError``)."""
     found = shutil.which(program)
     if found is None:
         raise MissingToolError(f"{program} is not installed")

@@ -148,3 +148,25 @@ def test_sent_is_asserted(rocketmq_broker: RocketmqBroker) -> None:
     ]
     with pytest.raises(AssertionError, match="should have 1 message with anything; 2 of its 2 are so"):
         rocketmq_broker.assert_sent(topic, times=1)
+
+
+async def test_message_that_no_tag_takes_is_waited_for_by_nobody(
+    rocketmq_broker: RocketmqBroker, producer: Producer
+) -> None:
+    """A group is done although its held pull, which such a message does not wake, has not gone past it."""
+    topic, group = await rocketmq_broker.create_topic(queues=1), await rocketmq_broker.create_group()
+
+    async def listen(messages: list[ReceivedMessage]) -> None:
+        pass
+
+    consumer = PushConsumer(group, rocketmq_broker.nameserver, settings=ALL)
+    consumer.subscribe(topic, "paid", listen)
+    async with consumer:
+        await rocketmq_broker.consumed(group)
+        rocketmq_broker.clock.freeze()  # no pull is held for too long
+        await producer.send(Message(topic, b"1", tags="new"))
+        await rocketmq_broker.consumed(group)
+        await producer.send(Message(topic, b"2", tags="paid"))
+        await rocketmq_broker.consumed(group)
+    rocketmq_broker.clock.resume()
+    assert rocketmq_broker.lag(group).total == 0
