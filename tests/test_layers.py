@@ -27,6 +27,7 @@ LAYERS = (
 LEVELS = {folder: level for level, folders in enumerate(LAYERS) for folder in folders}
 PARTS = sorted(folder for folder in LEVELS if (ROOT / folder).is_dir())
 ORDER = {
+    "common": (".", "subscriptions"),
     "remoting": ("codec", "headers", "bodies", "transport"),
     "store": ("files", "commitlog", "consumequeue", "index", "recovery", "timer", ".", "audit"),
     "broker": (

@@ -42,7 +42,7 @@ from ...common.message import PULL_CLASS_FILTER
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
 from ...common.record import read_property_text
-from ...common.subscription import (
+from ...common.subscriptions.subscription import (
     ALL,
     SQL92_TYPE,
     TAG_TYPE,
@@ -57,7 +57,7 @@ from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 
 if TYPE_CHECKING:
-    from ...common.sql_filter import SqlFilter
+    from ...common.subscriptions.sql_filter import SqlFilter
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
@@ -273,7 +273,7 @@ def _terms(found: "SqlFilter | SqlSyntaxError") -> int:
 
 
 def _compile(expression: str) -> "SqlFilter | SqlSyntaxError":
-    from ...common.sql_filter import compile_sql  # most brokers never see an expression
+    from ...common.subscriptions.sql_filter import compile_sql  # most brokers never see an expression
 
     try:
         return compile_sql(expression)

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
-from ...common.subscription import Subscription
+from ...common.subscriptions.subscription import Subscription
 from ...remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ...remoting.bodies.client import (
     CheckClientBody,

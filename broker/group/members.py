@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from ...common.subscription import Subscription
+from ...common.subscriptions.subscription import Subscription
 from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from .filters import is_unfiltered
 

@@ -93,7 +93,7 @@ def _writer(flags: TailFlags) -> "Writer":
 
 def _expression(flags: TailFlags) -> "str | Sql":
     from ...client.group.subscriptions import Sql
-    from ...common.subscription import ALL
+    from ...common.subscriptions.subscription import ALL
 
     if flags["sql"] is None:
         return " || ".join(flags["tags"]) or ALL

@@ -29,7 +29,7 @@ from ...common.clock import Clock
 from ...common.errors import ConfigError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import client_group_remark
-from ...common.subscription import ALL
+from ...common.subscriptions.subscription import ALL
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.route import MASTER_ID, KVTable, TopicList
 from ...remoting.codec.command import Command

@@ -17,7 +17,7 @@ from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
 from ...common.record import iter_records
 from ...common.record_messages import decode_message
-from ...common.subscription import ALL
+from ...common.subscriptions.subscription import ALL
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader

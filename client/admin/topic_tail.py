@@ -23,7 +23,7 @@ from typing import NamedTuple, Self
 from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, ResponseError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.subscription import ALL
+from ...common.subscriptions.subscription import ALL
 from ...remoting.transport.event_loop import TaskScope
 from ..group.broker_requests import BrokerRequests
 from ..group.queue_fetcher import PullResult, PullStatus, SinglePull, pull_once

@@ -19,7 +19,7 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.subscription import ALL
+from ...common.subscriptions.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
 from ..group.assigned_queues import Handover
 from ..group.consumer_hooks import ConsumerHooks

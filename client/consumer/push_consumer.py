@@ -18,7 +18,7 @@ from ...common.clock import Clock
 from ...common.errors import ClientStateError
 from ...common.message import MessageQueue
 from ...common.names import retry_topic
-from ...common.subscription import ALL
+from ...common.subscriptions.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
 from ...remoting.transport.connection import Handler as RequestHandler
 from ..group.assigned_queues import Handover

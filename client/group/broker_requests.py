@@ -19,7 +19,7 @@ import random
 from ...common.codes import ResponseCode
 from ...common.errors import ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.subscription import Subscription
+from ...common.subscriptions.subscription import Subscription
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerConnections, ConsumerList
 from ...remoting.codec.command import Command, decode_header

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple
 from ...common.allocation import AllocateMessageQueueAveragely
 from ...common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
-from ...common.subscription import SQL92_TYPE
+from ...common.subscriptions.subscription import SQL92_TYPE
 from ...remoting.bodies.client import ConsumerData, ConsumeType
 from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope, repeat

@@ -58,7 +58,7 @@ from ...common.message import (
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
 from ...common.record_messages import decode_messages
-from ...common.subscription import Subscription
+from ...common.subscriptions.subscription import Subscription
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import PullHeader, PullReply

@@ -11,8 +11,8 @@ from types import MappingProxyType
 import msgspec
 
 from ...common.clock import Clock
-from ...common.sql_filter import compile_sql
-from ...common.subscription import SQL92_TYPE, Subscription, parse_tag_expression
+from ...common.subscriptions.sql_filter import compile_sql
+from ...common.subscriptions.subscription import SQL92_TYPE, Subscription, parse_tag_expression
 from ...remoting.bodies.client import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from ..session.settings import ConsumeFrom, check_topic
 

@@ -18,7 +18,7 @@ from msgspec import field
 
 from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
-from ...common.subscription import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TAG_TYPE, Subscription
+from ...common.subscriptions.subscription import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TAG_TYPE, Subscription
 from .body import decode_body
 
 MAX_GROUPS: Final = 1_024

@@ -45,7 +45,7 @@ from ...common.errors import DecodeError, RemotingError, ResponseError, Rocketle
 from ...common.message import PULL_SUBSCRIPTION, MessageQueue
 from ...common.metadata import TopicConfig
 from ...common.names import is_system_topic
-from ...common.subscription import ALL, TAG_TYPE
+from ...common.subscriptions.subscription import ALL, TAG_TYPE
 from ...export.write.pulled_reader import PulledRecords
 from ...remoting.bodies.body import decode_answer
 from ...remoting.codec.command import Command, decode_header

@@ -25,7 +25,7 @@ from ...broker.group.members import ConsumerGroup
 from ...broker.parts import AdminParts
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, HeaderError, RemotingError, nearest
-from ...common.subscription import TAG_TYPE, Subscription
+from ...common.subscriptions.subscription import TAG_TYPE, Subscription
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import OwnedQueue, RunningInfo
 from ...remoting.codec.command import Command

@@ -15,7 +15,7 @@ from rocketlet.common import ids, properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
-from rocketlet.common.sql_filter import compile_sql
+from rocketlet.common.subscriptions.sql_filter import compile_sql
 from rocketlet.store.consumequeue import entry_filters, queue_reader
 from rocketlet.store.consumequeue.entry_filters import INT_CODES, TagCodeFilter
 from rocketlet.store.index import index_build

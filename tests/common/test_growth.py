@@ -23,9 +23,9 @@ from rocketlet.common.message import split_keys
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import decode_batch
 from rocketlet.common.settings import parse_java_properties
-from rocketlet.common.sql_filter import END, Words, compile_sql
-from rocketlet.common.sql_terms import read_double, read_int32
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.sql_filter import END, Words, compile_sql
+from rocketlet.common.subscriptions.sql_terms import read_double, read_int32
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 from rocketlet.remoting.codec.frames import decode_binary_header
 
 Read = Callable[[str], object]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.properties import encode_properties, parse_properties
-from rocketlet.common.sql_filter import SqlLimitError, SqlSyntaxError, SqlValueError, compile_sql
+from rocketlet.common.subscriptions.sql_filter import SqlLimitError, SqlSyntaxError, SqlValueError, compile_sql
 
 MARKS = "5 0 2147483648 1.5 .5 5L 07 'x' '5' '' ( ( ) ) , + - = <> < <= > >= /* */ -- \n ;"
 NAMES = "a b TRUE false NULL NOT AND OR BETWEEN IN IS CONTAINS startswith EndsWith"

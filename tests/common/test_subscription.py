@@ -4,7 +4,7 @@ import pytest
 from javastores import java_cases
 
 from rocketlet.common.properties import java_hash
-from rocketlet.common.subscription import Subscription, parse_tag_expression
+from rocketlet.common.subscriptions.subscription import Subscription, parse_tag_expression
 
 CASES = java_cases("codec/subscriptions.json")
 

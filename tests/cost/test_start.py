@@ -14,7 +14,7 @@ NEVER: Final = (
     *("rocketlet.client", "rocketlet.export", "rocketlet.metrics", "rocketlet.console", "rocketlet.cli.verbs"),
     *("rocketlet.cli.control", "rocketlet.testing", "starlette", "uvicorn"),
     *("rocketlet.broker.admin_components", "rocketlet.broker.admin.handlers", "rocketlet.broker.admin.report_handlers"),
-    *("rocketlet.common.sql_filter", "rocketlet.store.audit"),
+    *("rocketlet.common.subscriptions.sql_filter", "rocketlet.store.audit"),
 )
 STILL_DATACLASSES: Final = {"Message", "ReceivedMessage"}
 """What applications replace and compare is a dataclass for them (`dataclasses.replace`)."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rocketlet.common.message import PULL_SUBSCRIPTION, MessageQueue
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX, FrameParser
 from rocketlet.remoting.codec.request_codes import RequestCode

@@ -23,8 +23,8 @@ from rocketlet.broker.group.filters import (
 from rocketlet.common.java_json import read_json_as
 from rocketlet.common.properties import encode_properties, java_hash, parse_properties
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.common.sql_filter import SqlFilter
-from rocketlet.common.subscription import Subscription, parse_tag_expression
+from rocketlet.common.subscriptions.sql_filter import SqlFilter
+from rocketlet.common.subscriptions.subscription import Subscription, parse_tag_expression
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlet.broker.group.members import BROADCASTING, CLUSTERING, Client, ConsumerSpec, Members
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 
 CLIENT = Client("10.0.0.1@1", "JAVA", 479)
 

@@ -175,7 +175,8 @@ async def test_leases_outlive_the_broker(
         own["storePathRootDir"] = str(tmp_path / "copy")
     async with Broker(BrokerConfig.from_java(own), clock) as broker, open_caller(broker.address) as caller:
         assert await pop(caller) == []
-        assert (delivery := broker.parts.timer_delivery) is not None
+        delivery = broker.parts.timer_delivery
+        assert delivery is not None
         await until(lambda: delivery.is_idle)  # the wheel may be made anew, in a thread
         await clock.elapse(47_000)
         assert await pop(caller) == []

@@ -21,7 +21,7 @@ from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
 from rocketlet.common.record import decode_record, iter_records
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader

@@ -32,7 +32,7 @@ from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundErr
 from rocketlet.common.message import PULL_COMMIT_OFFSET
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import encode_body
 from rocketlet.remoting.bodies.route import TopicRouteData

@@ -23,7 +23,7 @@ from rocketlet.common.metadata import (
     TopicConfigTable,
 )
 from rocketlet.common.properties import crc31
-from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.common.subscriptions.subscription import parse_tag_expression
 from rocketlet.remoting.bodies import client, route
 from rocketlet.remoting.bodies.admin import GroupSubscription, ProducerTable
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for

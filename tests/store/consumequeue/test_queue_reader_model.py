@@ -12,7 +12,7 @@ from stores import StoreDirectory, new_record
 
 from rocketlet.common.properties import codecs, java_hash, parse_properties
 from rocketlet.common.record import BatchPart, encode_batch, iter_records, read_property_text
-from rocketlet.common.sql_filter import compile_sql
+from rocketlet.common.subscriptions.sql_filter import compile_sql
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.consumequeue.entry_filters import RecordFilter, Runs, TagCodeFilter
 from rocketlet.store.consumequeue.queue_reader import QueueReader, ReadLimits, ReadResult, ReadStatus

@@ -28,7 +28,7 @@ from rocketlet.common.message import (
     TRANSACTION_ROLLBACK,
 )
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.common.subscription import SQL92_TYPE, Subscription
+from rocketlet.common.subscriptions.subscription import SQL92_TYPE, Subscription
 from rocketlet.store.files.config_files import load_config_text
 
 _V6 = bytes(range(16)) + b"\0\0\0\x07"

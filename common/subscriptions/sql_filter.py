@@ -38,8 +38,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from .properties import codecs, find_value, parse_properties
-from .record import find_values, read_property_text
+from ..properties import codecs, find_value, parse_properties
+from ..record import find_values, read_property_text
 from .sql_terms import (
     MAX_DEPTH,
     MAX_INT32,

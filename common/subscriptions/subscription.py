@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from .properties import java_hash, to_int
+from ..properties import java_hash, to_int
 
 ALL: Final = "*"
 TAG_TYPE: Final = "TAG"

@@ -1,0 +1,1 @@
+"""What consumers subscribe to: tags, SQL92 expressions, and how these are compiled."""
