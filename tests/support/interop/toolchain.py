@@ -82,7 +82,9 @@ def build_h2spec() -> pathlib.Path:
     """Build the conformance test of HTTP/2 servers that ``go.mod`` pins; return the program."""
     program = H2SPEC_SOURCES / "target" / "h2spec"
     sources = [H2SPEC_SOURCES / "go.mod", H2SPEC_SOURCES / "go.sum"]
-    _build_once(program.parent, sources, lambda: _run([_find("go"), "build", "-o", str(program), H2SPEC], H2SPEC_SOURCES))
+    _build_once(
+        program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), H2SPEC], H2SPEC_SOURCES)
+    )
     return program
 
 
