@@ -9,13 +9,16 @@ Rules
     2. What is sent for a stream that is over is dropped. Nobody has to ask before.
     3. Body bytes are held until they are released; windows follow what is held (``Http2Limits``).
     4. What the windows of the peer do not allow waits, the headers behind it too; streams take turns, frame by frame.
-    5. What costs us more than the peer is counted (``FloodGuard``): streams that are reset, PING, SETTINGS, empty DATA.
+    5. What costs us more than the peer is counted (``FloodGuard``): streams that are reset, SETTINGS, empty DATA, and
+       PING, but for one behind each part of an answer.
     6. PRIORITY and unknown frames are ignored.
 
 Source: RFC 9113.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ...common.errors import Http2Error
 from .events import (
@@ -94,7 +97,7 @@ class Http2Connection:
         self.held_body_bytes = 0
         self.is_failed = False
         self._out.append(encode_own_settings(limits))
-        self._by_kind = {
+        self._by_kind: dict[int, Callable[[Frame], None]] = {
             FrameType.DATA: self._on_data,
             FrameType.HEADERS: self._on_headers,
             FrameType.PRIORITY: self._on_priority,
@@ -151,7 +154,7 @@ class Http2Connection:
                     raise Http2Error("headers are followed by another frame", Http2Code.PROTOCOL_ERROR)
                 if not self._has_settings and frame.kind != FrameType.SETTINGS:
                     raise Http2Error("the first frame is not SETTINGS", Http2Code.PROTOCOL_ERROR)
-                handle = by_kind.get(frame.kind)  # pyright: ignore[reportArgumentType, reportCallIssue]  # ints all
+                handle = by_kind.get(frame.kind)
                 if handle is not None:
                     handle(frame)
         except Http2Error as error:
@@ -195,11 +198,11 @@ class Http2Connection:
             self._out.append(encode_reset(stream_id, code))
             self._close(stream, by_us=True)
 
-    def shut_down(self, code: Http2Code = Http2Code.NO_ERROR, text: str = "") -> None:
+    def shut_down(self) -> None:
         """Begin no more streams, and tell the peer so; those that are open go on."""
         if self._last_served is None and not self.is_failed:
             self._last_served = self._closed.last_stream_id
-            self._out.append(encode_goaway(self._last_served, code, text))
+            self._out.append(encode_goaway(self._last_served, Http2Code.NO_ERROR))
 
     def drop(self) -> None:
         """Keep nothing more: the connection has ended."""
@@ -422,7 +425,10 @@ class Http2Connection:
         if len(frame.payload) != _PING_BYTES:
             text = f"a ping is {len(frame.payload)} bytes, not {_PING_BYTES}"
             raise Http2Error(text, Http2Code.FRAME_SIZE_ERROR)
-        self._pings.count(self._now_ms)
+        if self._sender.has_answered:  # clients of gRPC measure the path with a ping for each piece of an answer
+            self._sender.has_answered = False
+        else:
+            self._pings.count(self._now_ms)
         if not frame.flags & ACK:
             self._out.append(encode_frame(FrameType.PING, ACK, 0, frame.payload))
 

@@ -38,7 +38,6 @@ PRIORITY = 0x20
 _HEAD = struct.Struct(">BHBBI")
 _UINT = struct.Struct(">I")
 _TWO_UINTS = struct.Struct(">II")
-_LONG = struct.Struct(">Q")
 
 
 class FrameType(IntEnum):
@@ -190,8 +189,3 @@ def encode_window_update(stream_id: int, size: int) -> bytes:
 def encode_goaway(last_stream_id: int, code: int, text: str = "") -> bytes:
     """Return a GOAWAY, with a text for whoever reads the peer's log."""
     return encode_frame(FrameType.GOAWAY, 0, 0, _TWO_UINTS.pack(last_stream_id, code) + text.encode())
-
-
-def encode_ping(number: int) -> bytes:
-    """Return a PING."""
-    return encode_frame(FrameType.PING, 0, 0, _LONG.pack(number))

@@ -27,6 +27,8 @@ class Http2Sender:
         self.out: list[bytes] = []
         self.unsent_bytes = 0
         """How much waits for windows."""
+        self.has_answered = False
+        """Whether a part of an answer has left since this was last set to False."""
         self._settings = settings
         self._window = DEFAULT_WINDOW
         self._waiting: OrderedDict[int, Http2Stream] = OrderedDict()  # for the window of the connection alone
@@ -137,11 +139,13 @@ class Http2Sender:
                 self._count(stream, -len(payload))
 
     def _write_body(self, stream: Http2Stream, data: bytes | memoryview, *, ends: bool) -> None:
+        self.has_answered = True
         self._window -= len(data)
         stream.send_window -= len(data)
         self.out.append(encode_frame(FrameType.DATA, END_STREAM if ends else 0, stream.stream_id, data))
 
     def _write_headers(self, stream_id: int, block: bytes, *, ends: bool) -> None:
+        self.has_answered = True
         if not self._has_sent_headers:
             self._has_sent_headers = True
             block = TABLE_OF_NOTHING + block

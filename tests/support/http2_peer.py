@@ -35,6 +35,11 @@ def setting(name: int, value: int) -> bytes:
     return encode_frame(FrameType.SETTINGS, 0, 0, struct.pack(">HI", name, value))
 
 
+def ping(number: int) -> bytes:
+    """Return a PING frame."""
+    return encode_frame(FrameType.PING, 0, 0, struct.pack(">Q", number))
+
+
 def data(stream_id: int, body: bytes, flags: int = 0) -> bytes:
     """Return a DATA frame."""
     return encode_frame(FrameType.DATA, flags, stream_id, body)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from http2_peer import EMPTY_SETTINGS, Http2Peer, code_of, data, is_acknowledgement, reset_code, setting, uint
+from http2_peer import EMPTY_SETTINGS, Http2Peer, code_of, data, is_acknowledgement, ping, reset_code, setting, uint
 
 from rocketlet.proxy.http2.connection import TOO_LARGE
 from rocketlet.proxy.http2.events import ConnectionEnded, RequestReset, RequestStarted
@@ -14,7 +14,6 @@ from rocketlet.proxy.http2.frames import (
     FrameType,
     Http2Code,
     encode_frame,
-    encode_ping,
     encode_reset,
     encode_window_update,
 )
@@ -50,7 +49,7 @@ FLOODS: dict[str, Callable[[Http2Peer, int], bytes]] = {
     "rapid reset": _rapid_reset,
     "broken requests": _broken_request,
     "bodies of streams that are over": _body_of_the_dead,
-    "ping": lambda _peer, number: encode_ping(number),
+    "ping": lambda _peer, number: ping(number),
     "settings": lambda _peer, _number: EMPTY_SETTINGS,
     "acknowledged settings": lambda _peer, _number: encode_frame(FrameType.SETTINGS, 1, 0),
     "goaway": lambda _peer, _number: encode_frame(FrameType.GOAWAY, 0, 0, bytes(8)),
@@ -67,7 +66,7 @@ def test_flood_ends_its_connection(flood: Callable[[Http2Peer, int], bytes]) -> 
     events = peer.send(*(flood(peer, number) for number in range(4, 12)))
     assert code_of(events) is Http2Code.ENHANCE_YOUR_CALM
     assert peer.frames()[-1].kind == FrameType.GOAWAY
-    assert peer.send(encode_ping(1)) == []
+    assert peer.send(ping(1)) == []
     assert peer.frames() == []
 
 
@@ -78,6 +77,15 @@ def test_what_comes_slowly_is_no_flood(flood: Callable[[Http2Peer, int], bytes])
     for number in range(40):
         peer.now_ms += 1000
         assert code_of(peer.send(flood(peer, number))) is None
+
+
+def test_pings_behind_answers_are_no_flood() -> None:
+    """A client that measures the path sends a ping for each answer, as fast as answers come."""
+    peer = Http2Peer(STRICT)
+    for number in range(1, 100, 2):
+        peer.send(peer.headers(number))
+        peer.connection.send_headers(number, OK, ends=True)
+        assert code_of(peer.send(ping(number))) is None
 
 
 def test_continuation_flood_in_frames() -> None:

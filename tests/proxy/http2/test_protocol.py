@@ -5,11 +5,11 @@ import logging
 
 import pytest
 from http2_echo import Echo, Http2Links
-from http2_peer import EMPTY_SETTINGS, Http2Peer, data, setting
+from http2_peer import EMPTY_SETTINGS, Http2Peer, data, ping, setting
 from memory_connection import MemoryTransport
 
 from rocketlet.proxy.http2.events import ConnectionEnded, Http2Event
-from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2FrameParser, encode_ping
+from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2FrameParser
 from rocketlet.proxy.http2.limits import Http2Limits
 from rocketlet.proxy.http2.protocol import Http2Link, Http2Service
 from rocketlet.proxy.http2.settings import Setting
@@ -104,7 +104,7 @@ async def test_idle_peer_is_sent_away() -> None:
     ground.link.data_received(HELLO_US)
     for _ in range(3):
         ground.clock.advance(LIMITS.idle_ms - 1)
-        ground.link.data_received(encode_ping(1))
+        ground.link.data_received(ping(1))
     ground.link.data_received(ground.peer.headers(1))
     ground.clock.advance(5 * LIMITS.idle_ms)
     assert not ground.transport.is_over
