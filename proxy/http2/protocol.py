@@ -218,12 +218,15 @@ class Http2Link(asyncio.Protocol):
 
     def _check_idle(self) -> None:
         """Send the peer away if it was silent without a stream, else look again when it may have been."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms, transport = self._clock.monotonic_ms(), self._transport
         over_at_ms = self._read_at_ms + self._limits.idle_ms
         if self._connection.stream_count:
             over_at_ms = now_ms + self._limits.idle_ms
         if now_ms >= over_at_ms:
+            if transport is not None and transport.is_closing():
+                transport.abort()  # it does not even read why it was sent away
+                return
             _log.debug("closing the connection to %s: silent for %d ms", self.peer, self._limits.idle_ms)
             self.shut_down()
-        else:
-            self._timer = self._clock.call_at(over_at_ms, self._check_idle)
+            over_at_ms = now_ms + self._limits.idle_ms
+        self._timer = self._clock.call_at(over_at_ms, self._check_idle)

@@ -115,6 +115,14 @@ async def test_idle_peer_is_sent_away() -> None:
     assert ground.frames()[-1].kind == FrameType.GOAWAY
 
 
+async def test_peer_that_does_not_read_the_end_is_cut_off() -> None:
+    """A connection that is closed and whose last bytes nobody reads does not stay."""
+    ground = Ground()
+    ground.link.data_received(HELLO_US + data(1, b"x"))
+    ground.clock.advance(LIMITS.first_bytes_ms + LIMITS.idle_ms)
+    assert ground.transport.is_aborted
+
+
 async def test_mistake_is_told_and_closes(caplog: pytest.LogCaptureFixture) -> None:
     """The peer reads why in GOAWAY, the operator in the log, who serves in the last event."""
     ground = Ground()
