@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
-PARTS := broker cli client common console export metrics namesrv remoting spark store testing
+PARTS := broker cli client common console export metrics namesrv proxy remoting spark store testing
 PUBLIC := client common spark testing
 
 # Tests are compiled anew in each of many processes where nothing may be kept.

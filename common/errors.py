@@ -5,6 +5,7 @@
         AddressInUseError     another socket listens at the address
       DecodeError             bytes or text that do not follow their format
         FrameError            a frame that ends its connection
+          Http2Error          one of HTTP/2, with the code that the peer is told
         RecordError           a stored record, a batch record or a property text
         JsonError             text outside the JSON dialect
         HeaderError           a header field that is missing or not what it must be
@@ -68,6 +69,14 @@ class DecodeError(RocketletError):
 
 class FrameError(DecodeError):
     """A frame that cannot be read; the rest of its connection is lost."""
+
+
+class Http2Error(FrameError):
+    """A frame of HTTP/2 that ends its connection; ``code`` is what GOAWAY tells the peer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class RecordError(DecodeError):

@@ -38,7 +38,7 @@ from .views.consumption import ConsumptionTracker
 PATIENCE_MS: Final = 2_000
 _DAY_MS: Final = 86_400_000
 _MS: Final = timedelta(milliseconds=1)
-_LEAST_MS: Final = 10
+_LEAST_MS: Final = 50
 """What is due within so much of each other happens together; Java's broker looks every 100 ms."""
 _CLEANING_STEP_MS: Final = 100
 _STUCK_MS: Final = 1_000

@@ -371,7 +371,7 @@ class Servers:
         if self._broker is not None and run is not None:
             self._broker = None
             await run.stop()
-            self._kept_ports = _keep_ports(self.address, _NEIGHBOURS)
+            self._kept_ports = keep_ports(self.address)
 
     # the name server
 
@@ -405,7 +405,7 @@ class Servers:
         if run is not None:
             await run.stop()
             self.nameserver_door.end()
-            self._kept_nameserver_port = _keep_ports(self.nameserver_advertised.bound, (0,))
+            self._kept_nameserver_port = keep_ports(self.nameserver_advertised.bound, (0,))
 
     async def register(self) -> None:
         """Have the broker tell the name server everything, and not only after a while."""
@@ -417,8 +417,11 @@ class Servers:
             raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
 
 
-def _keep_ports(address: Address, steps: tuple[int, ...]) -> ExitStack:
-    """Bind ports without listening: whoever connects is refused, and the system gives them to nobody else."""
+def keep_ports(address: Address, steps: tuple[int, ...] = _NEIGHBOURS) -> ExitStack:
+    """Keep the ports of a server that is down, a broker unless told otherwise, until the stack is closed.
+
+    They are bound without listening: whoever connects is refused, and the system gives them to nobody else.
+    """
     with ExitStack() as stack:
         for step in steps:
             stack.enter_context(_kept(address[0], address[1] + step))

@@ -2,12 +2,11 @@
 
 Rules
 
-    1. A queue is consumed when its group has asked for what comes behind the last message that its tags take, and is
+    1. A queue is consumed when its group has asked for what comes behind the last message that its filter takes, and is
        done with all that it was given. A held pull is not woken by others, and stays where it is.
     2. Done with is what was committed. Clients commit every five seconds only, so members are asked as well (request
-       307), which clients of each language answer; who does not is known by what it has committed. What the tags of a
-       subscription leave out is in nobody's hands. With a filter in SQL, which is not evaluated here, a member that has
-       asked for what comes next and holds nothing is done.
+       307), which clients of each language answer; who does not is known by what it has committed. What the tags or the
+       SQL of a subscription leave out is in nobody's hands.
     3. A message that waits for its next delivery is in nobody's hands: it waits for the clock.
     4. Positions of pulls are read from requests as they come: ``around`` stands before the broker's handlers.
     5. What a wait waits for is looked at after each read of a connection and after each arrival. While members have to
@@ -21,18 +20,21 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from ...broker.group.filters import TAKES_ALL, PullFilter, is_unfiltered, sql_filter, tag_filter
 from ...broker.group.members import ConsumerGroup
 from ...broker.parts import AdminParts
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, HeaderError, RemotingError, nearest
-from ...common.subscriptions.subscription import TAG_TYPE, Subscription
+from ...common.subscriptions.subscription import SQL92_TYPE, Subscription
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.client import OwnedQueue, RunningInfo
+from ...remoting.bodies.client import RunningInfo
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import AskedMemberHeader
 from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
 from ...remoting.transport.event_loop import LoopClock, wait_at_most
+from ...store.consumequeue.consume_queue import Entry
+from ...store.message_store import MessageStore
 from .unknown_names import UnknownNameError
 
 ASK_MS: Final = 20
@@ -202,15 +204,15 @@ class ConsumptionTracker:
         return ""
 
     def wanted(self, queue: QueueConsumption, offsets: range) -> list[int]:
-        """Return those offsets of a queue at which messages are that the tags of the group's subscription take."""
+        """Return those offsets of a queue at which messages are that the group's subscription takes."""
         group, topic, queue_id = queue.place
-        subscription = self.subscription(group, topic)
-        if subscription is None or subscription.accepts_all or subscription.expression_type != TAG_TYPE:
+        accepts = _filter_of(self.subscription(group, topic))
+        if accepts is TAKES_ALL:
             return [*offsets]
-        entries, found = self._parts().state.store.entries, list[int]()
+        store, found = self._parts().state.store, list[int]()
         at = offsets.start
-        while at < offsets.stop and (some := entries(topic, queue_id, at, offsets.stop - at)):
-            found += [at + number for number, entry in enumerate(some) if subscription.accepts_code(entry[2])]
+        while at < offsets.stop and (some := store.entries(topic, queue_id, at, offsets.stop - at)):
+            found += [at + number for number, entry in enumerate(some) if _is_wanted(store, entry, accepts)]
             at += len(some)
         return found
 
@@ -294,16 +296,27 @@ class ConsumptionTracker:
             return None
         if info is None:
             return None
-        places = {QueuePlace(group, queue.topic, queue.queue_id): owned for queue, owned in info.mq_table.items()}
-        return {place: self._done(place, owned) for place, owned in places.items() if not owned.is_dropped}
-
-    def _done(self, place: QueuePlace, owned: OwnedQueue) -> int:
-        subscription = self.subscription(place.group, place.topic)
-        is_tagged = subscription is None or subscription.expression_type == TAG_TYPE
-        if is_tagged or owned.cached_msg_count or owned.transaction_msg_count:
-            return owned.commit_offset
-        return max(owned.commit_offset, self._asked.get(place, -1))
+        return {
+            QueuePlace(group, queue.topic, queue.queue_id): owned.commit_offset
+            for queue, owned in info.mq_table.items()
+            if not owned.is_dropped
+        }
 
 
 def _links(members: ConsumerGroup[Connection]) -> list[tuple[Connection, str]]:
     return [(connection, member.client.client_id) for connection, member in members.members.items()]
+
+
+def _filter_of(subscription: Subscription | None) -> PullFilter:
+    if subscription is None or is_unfiltered(subscription):
+        return TAKES_ALL
+    is_sql = subscription.expression_type == SQL92_TYPE
+    return sql_filter(subscription.expression) if is_sql else tag_filter(subscription)
+
+
+def _is_wanted(store: MessageStore, entry: Entry, accepts: PullFilter) -> bool:
+    log_offset, size, tags_code = entry
+    if accepts.accepts_code is not None:
+        return accepts.accepts_code(tags_code)
+    record = store.record_at(log_offset, size)
+    return record is not None and (accepts.accepts_record is None or accepts.accepts_record(record, 0, len(record)))

@@ -91,19 +91,13 @@ class Inspection:
         return found if wanted.group is None else self._left(found, wanted.group)
 
     def _left(self, messages: list[ReceivedMessage], group: str) -> list[ReceivedMessage]:
-        """Return the messages that a group is not done with."""
-        begins = {queue.place[1:]: queue.left.start for queue in self._tracker.places(group)}
+        """Return the messages that a group wants and is not done with; all of queues that it does not read."""
+        left = {queue.place[1:]: {*self._tracker.wanted(queue, queue.left)} for queue in self._tracker.places(group)}
         return [
             message
             for message in messages
-            if message.queue_offset >= begins.get((message.topic, message.queue.queue_id), 0)
-            and self._accepts(group, message)
+            if (offsets := left.get((message.topic, message.queue.queue_id))) is None or message.queue_offset in offsets
         ]
-
-    def _accepts(self, group: str, message: ReceivedMessage) -> bool:
-        """Tell whether a group wants a message; what it says in SQL is not looked at."""
-        subscription = self._tracker.subscription(group, message.topic)
-        return subscription is None or subscription.accepts_all or subscription.accepts_tags(message.tags)
 
     def _read(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[ReceivedMessage]:
         store, next_offset = self._parts.state.store, begin

@@ -12,7 +12,7 @@ MOST_MODULES: Final = 163
 NEVER: Final = (
     *("numpy", "pyarrow", "rich", "zstandard", "prometheus_client", "jinja2", "difflib", "json", "importlib.metadata"),
     *("rocketlet.client", "rocketlet.export", "rocketlet.metrics", "rocketlet.console", "rocketlet.cli.verbs"),
-    *("rocketlet.cli.control", "rocketlet.testing", "starlette", "uvicorn"),
+    *("rocketlet.cli.control", "rocketlet.testing", "starlette", "uvicorn", "rocketlet.proxy", "hpack"),
     *("rocketlet.broker.admin_components", "rocketlet.broker.admin.handlers", "rocketlet.broker.admin.report_handlers"),
     *("rocketlet.common.subscriptions.sql_filter", "rocketlet.store.audit"),
 )

@@ -1,4 +1,4 @@
-"""Builds the drivers of the official clients ahead of the tests: ``tests/interop/build.py [java] [spring] [go]``."""
+"""Builds drivers of official clients and other programs ahead of the tests: ``build.py [java] [go] …``."""
 
 import pathlib
 import sys
@@ -6,12 +6,21 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 
-from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, MissingToolError, build_go, build_java, build_spring
+from interop.toolchain import (
+    JAVA_VERSION,
+    OLD_JAVA_VERSION,
+    MissingToolError,
+    build_go,
+    build_h2spec,
+    build_java,
+    build_spring,
+)
 
 BUILDS = {
     "java": lambda: [*map(build_java, (JAVA_VERSION, OLD_JAVA_VERSION))],
     "spring": build_spring,
     "go": build_go,
+    "h2spec": build_h2spec,
 }
 
 

@@ -8,7 +8,7 @@ import pathlib
 import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
@@ -18,6 +18,7 @@ from real_broker import running_broker, running_nameserver
 from rocketlet.broker.server import Broker
 from rocketlet.client import Admin, Message, MessageQueue, Producer, TopicSettings
 from rocketlet.namesrv.server import NameServer
+from rocketlet.testing.servers import keep_ports
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class ThreadedCluster:
         self._stack = AsyncExitStack()
         self._hosted: dict[str, _Hosted] = {}
         self._settings: dict[str, dict[str, str]] = {}
+        self._kept_ports: dict[str, ExitStack] = {}
         self._nameserver: NameServer
         self._nameserver_stop = asyncio.Event()
         self._nameserver_ended: Future[None]
@@ -57,6 +59,8 @@ class ThreadedCluster:
         """Stop everything."""
         for name in list(self._hosted):
             self.stop_broker(name)
+        for kept in self._kept_ports.values():
+            kept.close()
         self.stop_nameserver()
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -83,6 +87,7 @@ class ThreadedCluster:
     def start_broker(self, name: str = "broker-a", settings: Mapping[str, str] | None = None) -> None:
         """Start a broker, and wait until it is registered."""
         own = self._settings.setdefault(name, dict(settings or {}))
+        self._kept_ports.pop(name, ExitStack()).close()
         started: Future[_Hosted] = Future()
         ended = asyncio.run_coroutine_threadsafe(self._host(name, own, started), self._loop)
         ended.add_done_callback(lambda done: started.set_exception(done.exception()) if not started.done() else None)
@@ -98,10 +103,11 @@ class ThreadedCluster:
         self.run(until(lambda: logs[0].log_max_offset == logs[1].log_max_offset))
 
     def stop_broker(self, name: str = "broker-a") -> None:
-        """Stop a broker cleanly."""
+        """Stop a broker cleanly; its ports are kept from clients of other tests, which take any that are free."""
         hosted = self._hosted.pop(name)
         self._loop.call_soon_threadsafe(hosted.stop.set)
         hosted.ended.result()
+        self._kept_ports[name] = keep_ports(("127.0.0.1", int(self._settings[name]["listenPort"])))
 
     def stop_nameserver(self) -> None:
         """Stop the name server; brokers go on without."""

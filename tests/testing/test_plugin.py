@@ -187,7 +187,7 @@ def test_leak_is_shown_with_the_lines_that_opened_it(outer_pytest: pytest.Pytest
         consecutive=True,
     )
     [pid] = [line.partition(" ")[2] for line in result.outlines if line.startswith("pid ")]
-    [elsewhere] = [at for at, line in enumerate(result.outlines) if f"@{pid}#" in line]
+    elsewhere = next(at for at, line in enumerate(result.outlines) if f"@{pid}#" in line)
     assert result.outlines[elsewhere].endswith("(producer of elsewhere)")
     assert "opened here" not in result.outlines[elsewhere + 1]
 

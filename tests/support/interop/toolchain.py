@@ -4,6 +4,7 @@
     Java     tests/interop/java    java/target/VERSION/classes and classpath  Maven
     Spring   tests/interop/spring  spring/target/classes and classpath        Maven
     Go       tests/interop/go      go/target/driver                           go build
+    h2spec   tests/interop/h2spec  h2spec/target/h2spec                       go build
 
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
@@ -20,6 +21,8 @@ from collections.abc import Callable, Generator, Sequence
 INTEROP = pathlib.Path(__file__).parent.parent.parent / "interop"
 JAVA_SOURCES = INTEROP / "java"
 GO_SOURCES = INTEROP / "go"
+H2SPEC_SOURCES = INTEROP / "h2spec"
+H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec"
 SPRING_SOURCES = INTEROP / "spring"
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
@@ -71,6 +74,16 @@ def build_go() -> pathlib.Path:
     sources = [*sorted(GO_SOURCES.glob("*.go")), GO_SOURCES / "go.mod", GO_SOURCES / "go.sum"]
     _build_once(
         program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), "."], GO_SOURCES)
+    )
+    return program
+
+
+def build_h2spec() -> pathlib.Path:
+    """Build the conformance test of HTTP/2 servers that ``go.mod`` pins; return the program."""
+    program = H2SPEC_SOURCES / "target" / "h2spec"
+    sources = [H2SPEC_SOURCES / "go.mod", H2SPEC_SOURCES / "go.sum"]
+    _build_once(
+        program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), H2SPEC], H2SPEC_SOURCES)
     )
     return program
 

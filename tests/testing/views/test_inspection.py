@@ -1,7 +1,7 @@
 """Looking into the fixture's broker, and waiting for what happens there."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ from rocketlet.client import (
     PushConsumer,
     PushConsumerSettings,
     ReceivedMessage,
+    Sql,
 )
 from rocketlet.testing import RocketmqBroker
 
@@ -150,23 +151,31 @@ def test_sent_is_asserted(rocketmq_broker: RocketmqBroker) -> None:
         rocketmq_broker.assert_sent(topic, times=1)
 
 
-async def test_message_that_no_tag_takes_is_waited_for_by_nobody(
-    rocketmq_broker: RocketmqBroker, producer: Producer
+@pytest.fixture
+def broker() -> Iterator[RocketmqBroker]:
+    """Return a broker that filters by SQL."""
+    with RocketmqBroker({"enablePropertyFilter": "true"}) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("wanted", ["paid", Sql("amount > 10")], ids=["tag", "sql"])
+async def test_message_that_the_filter_leaves_out_is_waited_for_by_nobody(
+    broker: RocketmqBroker, wanted: str | Sql
 ) -> None:
     """A group is done although its held pull, which such a message does not wake, has not gone past it."""
-    topic, group = await rocketmq_broker.create_topic(queues=1), await rocketmq_broker.create_group()
+    topic, group = await broker.create_topic(queues=1), await broker.create_group()
 
     async def listen(messages: list[ReceivedMessage]) -> None:
         pass
 
-    consumer = PushConsumer(group, rocketmq_broker.nameserver, settings=ALL)
-    consumer.subscribe(topic, "paid", listen)
-    async with consumer:
-        await rocketmq_broker.consumed(group)
-        rocketmq_broker.clock.freeze()  # no pull is held for too long
-        await producer.send(Message(topic, b"1", tags="new"))
-        await rocketmq_broker.consumed(group)
-        await producer.send(Message(topic, b"2", tags="paid"))
-        await rocketmq_broker.consumed(group)
-    rocketmq_broker.clock.resume()
-    assert rocketmq_broker.lag(group).total == 0
+    consumer = PushConsumer(group, broker.nameserver, settings=ALL)
+    consumer.subscribe(topic, wanted, listen)
+    async with consumer, Producer("shop", broker.nameserver) as producer:
+        await broker.consumed(group)
+        broker.clock.freeze()  # no pull is held for too long
+        for number, (tag, amount) in enumerate([("new", "1"), ("paid", "11"), ("new", "2")]):
+            await producer.send(Message(topic, b"%d" % number, tags=tag, properties={"amount": amount}))
+            await broker.consumed(group)
+        assert (await asyncio.to_thread(broker.lag, group)).total == 0
+        assert await asyncio.to_thread(broker.in_flight, group) == []
+    broker.clock.resume()

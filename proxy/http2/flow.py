@@ -1,0 +1,42 @@
+"""Flow control in both directions, for a connection as for a stream.
+
+Rules
+    1. A window that we give is filled up when half of it is used, not with each frame.
+    2. A window that the peer gives may be negative, after its settings have made it smaller (RFC 9113, 6.9.2).
+"""
+
+from __future__ import annotations
+
+from .frames import MAX_WINDOW
+
+
+class ReceiveWindow:
+    """What the peer may send."""
+
+    __slots__ = ("_full", "_left")
+
+    def __init__(self, full_bytes: int) -> None:
+        self._full = full_bytes
+        self._left = full_bytes
+
+    def __repr__(self) -> str:
+        return f"<ReceiveWindow {self._left} of {self._full}>"
+
+    def take(self, size: int) -> bool:
+        """Use some of it; False when there was not as much."""
+        self._left -= size
+        return self._left >= 0
+
+    def refill(self) -> int:
+        """Return by how much to open it now, 0 while more than half is left."""
+        if self._left > self._full >> 1:
+            return 0
+        grant = self._full - self._left
+        self._left = self._full
+        return grant
+
+
+def widened(window: int, size: int) -> int | None:
+    """Return a window that the peer has changed by so much, None if it is larger than there may be."""
+    window += size
+    return None if window > MAX_WINDOW else window

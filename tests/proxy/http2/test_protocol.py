@@ -1,0 +1,192 @@
+"""Connections on the event loop: what goes out together, who is sent away, and what who serves is told."""
+
+import asyncio
+import logging
+
+import pytest
+from http2_echo import Echo, Http2Links
+from http2_peer import EMPTY_SETTINGS, Http2Peer, data, ping, setting
+from memory_connection import MemoryTransport
+
+from rocketlet.proxy.http2.events import ConnectionEnded, Http2Event
+from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2FrameParser
+from rocketlet.proxy.http2.limits import Http2Limits
+from rocketlet.proxy.http2.protocol import Http2Link, Http2Service
+from rocketlet.proxy.http2.settings import Setting
+from rocketlet.testing.manual_clock import ManualClock
+
+LIMITS = Http2Limits(first_bytes_ms=1_000, idle_ms=10_000, max_unsent_bytes=1 << 16)
+SILENT = Http2Service(lambda _event, _link: None)
+HELLO_US = PREFACE + EMPTY_SETTINGS
+
+
+class Transport(MemoryTransport):
+    """Keeps every write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.is_aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep the bytes."""
+        super().write(data)
+        self.writes.append(bytes(data))
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_over = True
+
+    def abort(self) -> None:
+        """Note it."""
+        self.is_over = self.is_aborted = True
+
+
+class Ground:
+    """A link, its transport, its clock and who serves it."""
+
+    def __init__(self, service: Http2Service | None = None) -> None:
+        self.clock = ManualClock()
+        self.echo = Echo()
+        self.home = Http2Links(self.clock)
+        self.peer = Http2Peer()
+        self.transport = Transport()
+        self.link = Http2Link(service or Http2Service(self.echo.serve), self.clock, LIMITS, self.home)
+        self.link.connection_made(self.transport)
+
+    def frames(self) -> list[Frame]:
+        """Return what was written since, but the settings."""
+        parser = Http2FrameParser(1 << 20)
+        parser.has_preface = True
+        written, self.transport.writes = b"".join(self.transport.writes), []
+        return [frame for frame in parser.feed(written) if frame.kind != FrameType.SETTINGS]
+
+
+async def test_answers_of_a_read_are_one_write() -> None:
+    """Several requests in one read are answered by one write, with what ``after_batch`` adds."""
+    batches: list[int] = []
+    echo = Echo()
+    ground = Ground(Http2Service(echo.serve, lambda: batches.append(1)))
+    peer = ground.peer
+    ground.link.data_received(HELLO_US + b"".join(peer.headers(number) for number in (1, 3, 5)))
+    assert (len(ground.transport.writes), batches) == (1, [1])
+    assert [frame.stream_id for frame in ground.frames() if frame.kind == FrameType.DATA] == [1, 3, 5]
+
+
+async def test_answers_of_a_turn_are_one_write() -> None:
+    """What is sent between reads goes out when the turn of the loop ends."""
+    ground = Ground(SILENT)
+    ground.link.data_received(HELLO_US + ground.peer.headers(1) + ground.peer.headers(3))
+    ground.frames()
+    ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
+    ground.link.send_headers(3, ((b":status", b"200"),), ends=True)
+    assert ground.transport.writes == []
+    await asyncio.sleep(0)
+    assert (len(ground.transport.writes), [frame.stream_id for frame in ground.frames()]) == (1, [1, 3])
+
+
+@pytest.mark.parametrize("first", [b"", PREFACE[:10]])
+async def test_peer_that_is_silent_at_first(first: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Who has not said what it speaks in time is cut off, and the log says so."""
+    ground = Ground()
+    if first:
+        ground.link.data_received(first)
+    ground.clock.advance(LIMITS.first_bytes_ms - 1)
+    assert not ground.transport.is_aborted
+    ground.clock.advance(1)
+    assert ground.transport.is_aborted
+    assert "no request of HTTP/2 within 1000 ms" in caplog.text
+
+
+async def test_idle_peer_is_sent_away() -> None:
+    """Who is silent without a stream gets GOAWAY after the limit; a ping or an open stream keeps the connection."""
+    ground = Ground(SILENT)
+    ground.link.data_received(HELLO_US)
+    for _ in range(3):
+        ground.clock.advance(LIMITS.idle_ms - 1)
+        ground.link.data_received(ping(1))
+    ground.link.data_received(ground.peer.headers(1))
+    ground.clock.advance(5 * LIMITS.idle_ms)
+    assert not ground.transport.is_over
+    ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
+    ground.clock.advance(2 * LIMITS.idle_ms)
+    await asyncio.sleep(0)
+    assert ground.transport.is_over
+    assert ground.frames()[-1].kind == FrameType.GOAWAY
+
+
+async def test_peer_that_does_not_read_the_end_is_cut_off() -> None:
+    """A connection that is closed and whose last bytes nobody reads does not stay."""
+    ground = Ground()
+    ground.link.data_received(HELLO_US + data(1, b"x"))
+    ground.clock.advance(LIMITS.first_bytes_ms + LIMITS.idle_ms)
+    assert ground.transport.is_aborted
+
+
+async def test_mistake_is_told_and_closes(caplog: pytest.LogCaptureFixture) -> None:
+    """The peer reads why in GOAWAY, the operator in the log, who serves in the last event."""
+    ground = Ground()
+    with caplog.at_level(logging.WARNING):
+        ground.link.data_received(HELLO_US + data(1, b"x"))
+    assert ground.transport.is_over
+    assert b"which has not begun" in ground.frames()[-1].payload
+    assert "a body for stream 1, which has not begun" in caplog.text
+    ground.link.connection_lost(None)
+    assert len(ground.echo.events) == 1
+
+
+async def test_end_of_the_connection_is_told_once() -> None:
+    """Who serves learns that a peer has gone; what is sent then is dropped."""
+    ground = Ground()
+    ground.link.data_received(HELLO_US + ground.peer.headers(1, flags=0))
+    ground.link.connection_lost(None)
+    assert [type(event) for event in ground.echo.events] == [ConnectionEnded]
+    ground.link.send_body(1, b"late")
+    assert (ground.home.links, ground.link.held_bytes) == (set(), 0)
+
+
+async def test_peer_that_opens_no_window_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers that pile up behind closed windows end the connection above the limit."""
+    ground = Ground()
+    closed = PREFACE + setting(Setting.INITIAL_WINDOW_SIZE, 0)
+    body = bytes(16_000)
+    ground.link.data_received(closed + ground.peer.headers(1, flags=0) + data(1, body, 1))
+    assert not ground.transport.is_aborted
+    more = [ground.peer.headers(number, flags=0) + data(number, body, 1) for number in (3, 5, 7, 9)]
+    ground.link.data_received(b"".join(more))
+    assert ground.transport.is_aborted
+    assert "bytes are unread, limit is 65536" in caplog.text
+
+
+async def test_peer_that_does_not_read_is_not_read() -> None:
+    """While the socket is full nothing is read, and reading goes on with the answers."""
+    ground = Ground()
+    ground.link.pause_writing()
+    assert not ground.transport.is_read
+    ground.link.resume_writing()
+    assert ground.transport.is_read
+
+
+async def test_failure_of_who_serves_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """What is not turned into an answer ends its connection, with a traceback in the log."""
+
+    def fail(event: Http2Event, link: Http2Link) -> None:
+        raise ValueError(f"{event} of {link}")
+
+    ground = Ground(Http2Service(fail))
+    ground.link.data_received(HELLO_US + ground.peer.headers(1))
+    assert ground.transport.is_aborted
+    ground.link.connection_lost(None)
+    assert "ValueError" in caplog.text
+
+
+async def test_shut_down_closes_behind_the_last_answer() -> None:
+    """A server that stops answers what is open, then closes."""
+    ground = Ground(SILENT)
+    ground.link.data_received(HELLO_US + ground.peer.headers(1))
+    ground.link.shut_down()
+    await asyncio.sleep(0)
+    assert not ground.transport.is_over
+    ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
+    await asyncio.sleep(0)
+    assert ground.transport.is_over
