@@ -224,14 +224,7 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     if plan.flags["ephemeral"]:
         plan = await _make_ephemeral(plan, servers)
     members, notes = plan.members, plan.notes
-    if plan.control is not None:
-        first, ready = await plan.control(servers, plan.store)
-    else:
-        first = await _start_nameserver(servers, clock, plan)
-        if len(members) > 1:
-            ready = await _start_processes(servers, clock, plan)
-        else:
-            ready = [await _start_broker(servers, clock, plan)]
+    first, ready = await (plan.control(servers, plan.store) if plan.control else _start_servers(servers, clock, plan))
     advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
     named = dict([("namesrv", first.address), *_name_addresses(members, ready)])
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
@@ -258,6 +251,16 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     await _register(instance, servers)
     notes.extend([*await describe_advertised([first.advertised, *advertised], clock), *_first_steps(plan, instance)])
     return f"ready {' '.join(f'{name}={address}' for name, address in named.items())}"
+
+
+async def _start_servers(
+    servers: AsyncExitStack, clock: Clock, plan: UpPlan
+) -> "tuple[NameServer, list[dict[str, str]]]":
+    """Start the name server and the brokers; return it, and what the ready lines of the brokers say."""
+    first = await _start_nameserver(servers, clock, plan)
+    if len(plan.members) > 1:
+        return first, await _start_processes(servers, clock, plan)
+    return first, [await _start_broker(servers, clock, plan)]
 
 
 async def _make_ephemeral(plan: UpPlan, servers: AsyncExitStack) -> UpPlan:

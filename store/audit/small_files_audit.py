@@ -6,8 +6,8 @@ Rules of the timer files (store.md §9.7, §10.4, §10.5):
 
 - What has been delivered is not looked at: its slots stay as they are, its records may be gone.
 - A unit that waits leads to a record of the log. The units of a slot are due at its time.
-- Missing files are no damage when nothing was saved. While they are made anew from the timer topic, as ``timercheck``
-  says then, there may be any of them.
+- Missing and empty files are no damage when nothing was saved. While they are made anew from the timer topic, as
+  ``timercheck`` says then, there may be any of them.
 - While a broker has the store open, or was killed, everything here is a note: the next start puts it right.
 
 Rules of the small files, extended queues among them (store.md §3.7, §6.2, §9.1):
@@ -63,8 +63,12 @@ class TimerAudit:
     def run(self, sizes: frozenset[str] = frozenset()) -> None:
         """Read everything; ``sizes`` are the keys of the sizes that the settings name."""
         size = self.file_bytes if self.file_bytes and TIMER_LOG_KEY not in sizes else self._config.timers.file_bytes
-        kept = check_sizes(self._found, size, self._report, KIND) if self._found else []
-        if not self._read_check() or not kept:
+        if not self._read_check():
+            for one in self._found:  # some may be missing or empty, but a broker takes none of another size
+                check_sizes([one] if one.size else [], size, self._report, KIND)
+            return
+        kept = check_sizes(self._found, size, self._report, KIND)
+        if not kept:
             return
         self._log.first_base = kept[0].base_offset
         with UnitReader(self._reader.files, self._log) as units:

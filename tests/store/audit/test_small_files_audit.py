@@ -17,7 +17,7 @@ from rocketlet.store.audit.small_files_audit import audit_ext
 from rocketlet.store.audit.store_audit import StoreAudit
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.store_config import TIMER_LOG_KEY
-from rocketlet.store.timer.timer_check import load_timer_check, save_timer_check, timer_check_path
+from rocketlet.store.timer.timer_check import REBUILDING, load_timer_check, save_timer_check, timer_check_path
 from rocketlet.store.timer.timer_wheel import SLOT_BYTES
 
 COUNT = 2 * UNITS_PER_FILE + 3
@@ -177,6 +177,20 @@ def test_empty_files_of_the_timer_log(world: TimerWorld) -> None:
     report = audit(world).run()
     assert report.totals == {"timer": 1}
     assert "\n".join(report.notes).count("its creation was cut off") == len(paths) > 1
+
+
+def test_empty_file_before_others_while_they_are_made_anew(world: TimerWorld) -> None:
+    """A power loss may leave a second file whole and the first one empty; nothing there counts, but for its size."""
+    check_path = world.directory.root / "config" / "timercheck"
+    check = load_timer_check(OS_FILES, str(check_path))
+    assert check is not None
+    save_timer_check(OS_FILES, str(check_path), check._replace(log_end=REBUILDING))
+    paths = sorted((world.directory.root / "timerlog").iterdir())
+    paths[0].write_bytes(b"")
+    report = audit(world).run()
+    assert (report.is_sound, len(paths) > 1) == (True, True), report.lines()
+    paths[-1].write_bytes(b"short")
+    assert [finding.reason for finding in audit(world).run().findings] == ["the file has 5 bytes, the others have 1056"]
 
 
 @pytest.mark.parametrize("named", [frozenset[str](), frozenset([TIMER_LOG_KEY])])
