@@ -1,0 +1,1 @@
+"""Calls of gRPC over HTTP/2."""
