@@ -6,6 +6,11 @@
     Go       tests/interop/go      go/target/driver                           go build
     h2spec   tests/interop/h2spec  h2spec/target/h2spec                       go build
 
+Those of the clients for RocketMQ 5, which speak gRPC:
+
+    Java     tests/interop/java-grpc    java-grpc/target/classes and classpath  Maven
+    Python   tests/interop/python-grpc  python-grpc/target/venv                 pip
+
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
 
@@ -16,6 +21,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Sequence
 
 INTEROP = pathlib.Path(__file__).parent.parent.parent / "interop"
@@ -24,6 +30,8 @@ GO_SOURCES = INTEROP / "go"
 H2SPEC_SOURCES = INTEROP / "h2spec"
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec"
 SPRING_SOURCES = INTEROP / "spring"
+JAVA_GRPC_SOURCES = INTEROP / "java-grpc"
+PYTHON_GRPC_SOURCES = INTEROP / "python-grpc"
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
 TLS_MODE = "tls.server.mode"
@@ -86,6 +94,24 @@ def build_h2spec() -> pathlib.Path:
         program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), H2SPEC], H2SPEC_SOURCES)
     )
     return program
+
+
+def build_grpc_java() -> str:
+    """Build the driver of the Java client for RocketMQ 5; return its class path."""
+    return _build_with_maven(JAVA_GRPC_SOURCES, JAVA_GRPC_SOURCES / "target")
+
+
+def build_grpc_python() -> pathlib.Path:
+    """Install the Python client for RocketMQ 5 into an environment of its own; return the interpreter."""
+    requirements = PYTHON_GRPC_SOURCES / "requirements.txt"
+    venv = PYTHON_GRPC_SOURCES / "target" / "venv"
+
+    def build() -> None:
+        _run([sys.executable, "-m", "venv", "--clear", str(venv)], PYTHON_GRPC_SOURCES)
+        _run([str(venv / "bin" / "pip"), "install", "--quiet", "--requirement", str(requirements)], PYTHON_GRPC_SOURCES)
+
+    _build_once(venv.parent, [requirements], build)
+    return venv / "bin" / "python"
 
 
 def java_command(

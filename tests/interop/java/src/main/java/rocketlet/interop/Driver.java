@@ -27,7 +27,7 @@ import java.util.concurrent.Executors;
 public final class Driver {
     private static final List<String> GROUPS = List.of(
             "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Pace", "Storms",
-            "Traces", "Servers");
+            "Traces", "Servers", "Proxies");
 
     private final Map<String, Run> commands = new TreeMap<>();
     private final PrintStream answers;
