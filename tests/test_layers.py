@@ -46,7 +46,7 @@ ORDER = {
     ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
-    "proxy": ("http2", "."),
+    "proxy": ("http2", "rpc", "."),
     "cli": ("verbs", "traffic", "starting", "control_port", "."),
     "testing": ("views", "faults", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
