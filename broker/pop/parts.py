@@ -57,11 +57,11 @@ class Pop:
         self.waiting = PopWaiting(clock, self._limits)
         self.ordered = OrderedBatches(clock.now_ms)
         validator = PopValidator(settings, tables, needs.filters, clock.now_ms)
-        pops = PopOperation(
+        self.pops = PopOperation(
             store, settings, validator, tables, self.leases, self.revival, self.ordered, self.waiting, clock.now_ms
         )
         ordered_acks = OrderedAcks(self.ordered, tables.offsets, self.waiting, clock.now_ms)
-        acks = AckOperation(
+        self.acks = AckOperation(
             needs.scheduler,
             tables,
             self.leases,
@@ -70,7 +70,7 @@ class Pop:
             self._log,
             lambda: (name, self._revive_queues),
         )
-        self.handlers: dict[int, Handler] = handlers_of(PopHandlers(pops, acks, self.waiting, lambda: name))
+        self.handlers: dict[int, Handler] = handlers_of(PopHandlers(self.pops, self.acks, self.waiting, lambda: name))
 
     def __repr__(self) -> str:
         return f"<Pop {self.leases!r}>"
