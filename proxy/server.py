@@ -18,7 +18,7 @@ from ..broker.server import Broker
 from ..common.clock import Clock
 from ..remoting.transport.acceptor import PortAcceptor
 from ..remoting.transport.self_signed import FILE_NAME, SelfSignedTls
-from ..remoting.transport.server import first_kept_descriptor
+from ..remoting.transport.server import MakeServer, first_kept_descriptor
 from .http2.limits import Http2Limits
 from .http2.links import MAX_HELD_BYTES, Http2Links
 from .http2.protocol import Http2Link, Http2Service
@@ -56,7 +56,7 @@ class GrpcPort:
         """Serve from now on."""
         broker, config = self._broker, self._broker.config
         limits = MessageLimits(max_message_bytes=config.grpc.most_message_bytes)
-        end_turn = broker.parts.scheduler.end_turn
+        end_turn = broker.operations.scheduler.end_turn
         service = GrpcService(self._build_methods(broker), self._clock, limits, end_turn)
         http2 = Http2Service(service.serve, service.after_batch)
         http2_limits = _http2_limits(limits.max_message_bytes, config.grpc.idle_ms)
@@ -92,3 +92,12 @@ def _http2_limits(most_message_bytes: int, idle_ms: int) -> Http2Limits:
         max_held_bytes=max(default.max_held_bytes, 2 * stream_bytes),
         idle_ms=idle_ms,
     )
+
+
+def serving(broker: Broker, clock: Clock, build_methods: BuildMethods | None = None) -> MakeServer:
+    """Return what serves a broker over a socket that listens."""
+
+    def build(broker: Broker) -> Methods:
+        return {} if build_methods is None else build_methods(broker)
+
+    return lambda listener: GrpcPort(broker, listener, build, clock)
