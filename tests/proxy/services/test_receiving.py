@@ -41,7 +41,8 @@ class Client:
 
     def receive(self, **fields: Any) -> list[v2.Message]:
         """Return what is handed out at once."""
-        return read(self.begin(**{"long_polling_timeout": 0, **fields})).messages
+        at_once: dict[str, Any] = {"long_polling_timeout": 0, **fields}
+        return read(self.begin(**at_once)).messages
 
     async def acknowledge(self, *messages: v2.Message, group: str = "g") -> Code:
         """Be done with messages; return what is said of all together."""
