@@ -58,6 +58,7 @@ from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .operations import BrokerOperations
     from .pop.parts import PopNeeds
     from .replication.pre_online import MasterProgress
     from .replication.table_copy import TableCopy
@@ -121,6 +122,21 @@ class Components:
         self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out, self._channel_activity)
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
+        self._send_validator = SendValidator(
+            self.settings,
+            state.topics,
+            state.groups,
+            lambda group: self._locks.is_any_live(group, clock.monotonic_ms()),
+        )
+        counts = self._traffic.send_backs
+        self._recalls = RecallOperation(self.settings, state.topics, self._routing, self.scheduler)
+        self._send_backs = SendBackOperation(
+            self.settings, state.groups, state.topics, self._routing, self.scheduler, counts
+        )
+        self._send_operations = SendOperations(
+            self.scheduler, self._send_validator, self._enricher, self._routing, self.settings, counts
+        )
+        self._transaction_ends = EndTransaction(self._transactions, self._check_rules, self._routing, self.scheduler)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
         self.pop = PopAnswers(self._pop_needs, self._revive_topic)
@@ -218,23 +234,17 @@ class Components:
         return routing, timers and TimerDelivery(store, timers, commit, timers.now_ms)
 
     def _build_sends(self) -> SendHandlers:
-        settings, state, scheduler, routing = self.settings, self._state, self.scheduler, self._routing
-        validator = SendValidator(
-            settings,
-            state.topics,
-            state.groups,
-            lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
-        )
-        sends = SendOperations(scheduler, validator, self._enricher, routing, settings, self._traffic.send_backs)
         pusher = ReplyPusher(self._members, self._own_address, self._clock.now_ms)
         replies = ReplyOperation(
-            validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields
+            self._send_validator,
+            pusher.prepare,
+            self._routing,
+            self.scheduler,
+            self._tasks,
+            self.settings,
+            self._replies.fields,
         )
-        send_backs = SendBackOperation(
-            settings, state.groups, state.topics, routing, scheduler, self._traffic.send_backs
-        )
-        recalls = RecallOperation(settings, state.topics, routing, scheduler)
-        return SendHandlers(sends, send_backs, replies, recalls, self._replies)
+        return SendHandlers(self._send_operations, self._send_backs, replies, self._recalls, self._replies)
 
     def _build_pulls(self) -> PullHandlers:
         settings, state = self.settings, self._state
@@ -297,7 +307,6 @@ class Components:
     def _build_handlers(self) -> dict[int, Handler]:
         """Return who answers each request code that clients use all the time."""
         state, scheduler = self._state, self.scheduler
-        ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
         return (
             handlers_of(
                 self.sends,
@@ -306,7 +315,7 @@ class Components:
                 ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
                 SubscriptionHandlers(self._filters),
                 LockHandlers(self._locks, self._clock.monotonic_ms),
-                TransactionHandlers(ends, ResumeCheck(scheduler)),
+                TransactionHandlers(self._transaction_ends, ResumeCheck(scheduler)),
             )
             | self.pop.handlers
         )
@@ -343,6 +352,30 @@ class Components:
             replication=self.replication,
             transactions=self._transactions,
             pop=self.pop,
+        )
+
+    @cached_property
+    def operations(self) -> "BrokerOperations":
+        """What the broker does for clients that come by another protocol."""
+        from .operations import BrokerOperations
+
+        state = self._state
+        return BrokerOperations(
+            clock=self._clock,
+            settings=self.settings,
+            store=state.store,
+            scheduler=self.scheduler,
+            topics=state.topics,
+            groups=state.groups,
+            offsets=state.offsets,
+            make_known=self.registration.make_known,
+            members=self._members,
+            filters=self._filters,
+            sends=self._send_operations,
+            send_backs=self._send_backs,
+            recalls=self._recalls,
+            transaction_ends=self._transaction_ends,
+            pop=lambda: self.pop.pop,
         )
 
     def _own_address(self) -> str:

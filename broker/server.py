@@ -50,6 +50,7 @@ from .transaction.checks import GiveUp
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .operations import BrokerOperations
     from .replication.kept_tables import KeptTables
     from .replication.slave_link import SlaveState
 
@@ -116,6 +117,12 @@ class Broker:
         """What measures a started broker; the one door for whoever watches it from outside."""
         assert self._parts is not None, "there is something to measure between start and stop"
         return self._parts.figures
+
+    @property
+    def operations(self) -> "BrokerOperations":
+        """What a started broker does for clients, for whoever serves them by another protocol in the same process."""
+        assert self._parts is not None, "there is something to do between start and stop"
+        return self._parts.operations
 
     @property
     def parts(self) -> AdminParts:

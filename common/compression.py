@@ -14,6 +14,7 @@ from .message import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
 MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_LEVEL: Final = 5
+_ZLIB_OR_GZIP: Final = 32 + zlib.MAX_WBITS
 _ZSTD_STEP_BYTES: Final = 4096  # a step's output is bounded only by zstd's 128 KiB per block of a few bytes
 
 
@@ -75,9 +76,9 @@ def check_available(kind: CompressionKind) -> None:
         _import_zstandard()
 
 
-def inflate_zlib(body: bytes, limit: int) -> bytes:
-    """Return what a zlib stream holds (raises ``DecodeError``)."""
-    inflater = zlib.decompressobj()
+def inflate_zlib(body: bytes, limit: int, *, is_gzip: bool = False) -> bytes:
+    """Return what a zlib stream holds, or one that may be gzip's (raises ``DecodeError``)."""
+    inflater = zlib.decompressobj(_ZLIB_OR_GZIP if is_gzip else zlib.MAX_WBITS)
     try:
         result = inflater.decompress(body, limit)
     except zlib.error as error:

@@ -1,0 +1,49 @@
+"""What a broker does for clients, whatever protocol brings their requests: the one door for an adapter beside remoting.
+
+An adapter checks what its clients send, calls an operation, and writes what its ``Outcome`` comes to. At the end of
+each turn in which it has called one it calls ``scheduler.end_turn``: what was stored meanwhile shares one commit.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..common.clock import Clock
+from ..remoting.transport.connection import Connection
+from ..store.message_store import MessageStore
+from .group.filters import FilterSelection
+from .group.groups import GroupTable, OffsetTable
+from .group.members import Members
+from .outcomes.scheduler import Scheduler
+from .send.recall import RecallOperation
+from .send.send import SendOperations
+from .send.send_back import SendBackOperation
+from .settings.live import LiveSettings
+from .topic.topics import TopicTable
+from .transaction.end_transaction import EndTransaction
+
+if TYPE_CHECKING:
+    from .pop.parts import Pop
+
+
+class BrokerOperations(NamedTuple):
+    """The operations, and the tables that they work on.
+
+    ``pop`` returns what the broker has of POP, which is built at the first call. ``make_known`` has topics saved and
+    told to the name servers, and calls back when that is done.
+    """
+
+    clock: Clock
+    settings: LiveSettings
+    store: MessageStore
+    scheduler: Scheduler
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    make_known: Callable[[Sequence[str], Callable[[], object]], object]
+    members: Members[Connection]
+    filters: FilterSelection
+    sends: SendOperations
+    send_backs: SendBackOperation
+    recalls: RecallOperation
+    transaction_ends: EndTransaction
+    pop: "Callable[[], Pop]"

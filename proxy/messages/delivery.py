@@ -1,0 +1,89 @@
+"""Stored messages as clients of gRPC get them (``GrpcConverter.buildMessage``).
+
+Rules
+
+    1. Each has its digest, MD5 in capitals, and its body as it is: what producers of the remoting protocol have packed
+       is unpacked. No client gets along with anything else that all others can read.
+    2. What servers and clients keep for themselves among the properties is no user property; nor is what has a field
+       of its own.
+    3. A message that has no unique key has its offset id.
+"""
+
+import hashlib
+from typing import Final
+
+from ...common.ids import decode_host, format_address, format_offset_id
+from ...common.message import split_keys
+from ...common.properties import (
+    BORN_HOST,
+    CHECK_IMMUNITY_TIME,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    KEYS,
+    ORIGIN_GROUP,
+    PRIORITY,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    TRACE_CONTEXT,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    UNIQ_KEY,
+)
+from ...common.record import Record
+from . import v2
+from .enums import DigestType, Encoding
+from .publishing import RESERVED, kind_of
+
+HIDDEN: Final = RESERVED | {
+    *(SHARDING_KEY, TRACE_CONTEXT, CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRANSACTION_CHECK_TIMES, ORIGIN_GROUP, PRIORITY)
+}
+
+
+def deliver(record: Record, topic: str, handle: str = "", attempt: int | None = None) -> v2.Message:
+    """Return the message of a record, under the topic that its consumer asked for.
+
+    ``attempt`` is which delivery this is where the record does not say it, as for what is consumed in order.
+
+    Raises:
+        DecodeError: The body does not inflate.
+        ConfigError: The package that inflates it is not installed.
+    """
+    properties, body = record.properties, record.inflated_body()
+    message = v2.Message(topic=v2.Resource(name=topic), body=body)
+    message.user_properties.update({name: value for name, value in properties.items() if name not in HIDDEN})
+    system = message.system_properties
+    digest = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_digest.CopyFrom(v2.Digest(type=DigestType.MD5, checksum=digest))
+    system.body_encoding = Encoding.IDENTITY
+    system.message_type = kind_of(properties)
+    system.message_id = properties.get(UNIQ_KEY) or format_offset_id(record.store_host, record.log_offset)
+    system.keys.extend(split_keys(properties.get(KEYS)))
+    _set_texts(system, properties)
+    system.born_timestamp.FromMilliseconds(record.born_at_ms)
+    system.born_host = properties.get(BORN_HOST) or format_address(*decode_host(record.born_host))
+    system.store_timestamp.FromMilliseconds(record.stored_at_ms)
+    system.store_host = format_address(*decode_host(record.store_host))
+    if due_at := properties.get(TIMER_DELIVER_MS) or properties.get(TIMER_OUT_MS):
+        system.delivery_timestamp.FromMilliseconds(int(due_at))
+    if handle:
+        system.receipt_handle = handle
+    system.queue_id, system.queue_offset = record.queue_id, record.queue_offset
+    system.delivery_attempt = record.reconsume_times + 1 if attempt is None else attempt
+    return message
+
+
+def _set_texts(system: v2.SystemProperties, properties: dict[str, str]) -> None:
+    """Set what is a text, or made of texts, and may be missing."""
+    if tag := properties.get(TAGS):
+        system.tag = tag
+    if group := properties.get(SHARDING_KEY):
+        system.message_group = group
+    if context := properties.get(TRACE_CONTEXT):
+        system.trace_context = context
+    if (priority := properties.get(PRIORITY, "")).isdecimal():
+        system.priority = int(priority)
+    origin = properties.get(DLQ_ORIGIN_TOPIC), properties.get(DLQ_ORIGIN_MESSAGE_ID)
+    if origin[0] and origin[1]:
+        system.dead_letter_queue.CopyFrom(v2.DeadLetterQueue(topic=origin[0], message_id=origin[1]))
