@@ -295,6 +295,7 @@ class GrpcDriver:
             tls_enable=arguments.get("tls", False),
         )
         consumer.startup()
+        consumer._init_settings_event.wait(ASYNC_LIMIT_S)  # the official proxy fails receives that come before
         self._held[arguments["name"]] = HeldMessages(consumer)
         return {"clientId": consumer.client_id}
 

@@ -53,7 +53,7 @@ class ProxyServer:
         options: tuple[str, ...] = QUICK_JVM,
     ) -> None:
         self.store = store
-        self.driver = Driver("java-proxy", partial(java_command, options=options))
+        self.driver = Driver("java-proxy", partial(java_command, options=options, tls_mode="permissive"))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         settings = {**PROXY_BROKER_SETTINGS, **settings, **({"listenPort": broker} if broker else {})}
         proxy = {"grpcServerPort": grpc_port_of(replaced)} if replaced else {}

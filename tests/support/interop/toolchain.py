@@ -32,8 +32,10 @@ H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec"
 SPRING_SOURCES = INTEROP / "spring"
 JAVA_GRPC_SOURCES = INTEROP / "java-grpc"
 PYTHON_GRPC_SOURCES = INTEROP / "python-grpc"
+SHARED_BY_JAVA_DRIVERS = ("Arguments", "Await", "Command", "CommandLoop", "Named")
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
+GRPC_JAVA_DRIVER = "rocketlet.interop.GrpcDriver"
 TLS_MODE = "tls.server.mode"
 VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
 
@@ -64,7 +66,9 @@ def build_spring() -> str:
     return _build_with_maven(SPRING_SOURCES, SPRING_SOURCES / "target")
 
 
-def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str) -> str:
+def _build_with_maven(
+    project: pathlib.Path, target: pathlib.Path, *options: str, more_sources: Sequence[pathlib.Path] = ()
+) -> str:
     def build() -> None:
         _run([find_program("mvn"), "-q", "-B", *options, "compile", "dependency:build-classpath"], project)
 
@@ -72,7 +76,7 @@ def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str
     class_path = target / "classpath"
     if class_path.exists() and not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
         (target / "stamp").unlink(missing_ok=True)  # Maven's repository has been cleaned since
-    _build_once(target, [project / "pom.xml", *sorted((project / "src").rglob("*.*"))], build)
+    _build_once(target, [project / "pom.xml", *sorted((project / "src").rglob("*.*")), *more_sources], build)
     return f"{target / 'classes'}{os.pathsep}{class_path.read_text()}"
 
 
@@ -98,7 +102,8 @@ def build_h2spec() -> pathlib.Path:
 
 def build_grpc_java() -> str:
     """Build the driver of the Java client for RocketMQ 5; return its class path."""
-    return _build_with_maven(JAVA_GRPC_SOURCES, JAVA_GRPC_SOURCES / "target")
+    shared = [JAVA_SOURCES / "src/main/java/rocketlet/interop" / f"{name}.java" for name in SHARED_BY_JAVA_DRIVERS]
+    return _build_with_maven(JAVA_GRPC_SOURCES, JAVA_GRPC_SOURCES / "target", more_sources=shared)
 
 
 def build_grpc_python() -> pathlib.Path:
@@ -126,7 +131,7 @@ def java_command(
 
     A server that takes TLS makes itself a certificate as it starts, with keys that take seconds to find.
     """
-    home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
+    home = _at_home(directory)
     class_path = build_java(version)
     is_old = version == OLD_JAVA_VERSION
     pace = REBALANCE_WHEN_TOLD if rebalances_when_told else REBALANCE_OFTEN if is_old else ()
@@ -136,6 +141,16 @@ def java_command(
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
     tls = f"-D{TLS_MODE}={tls_mode}"
     return ["java", *EVERY_JVM, *options, tls, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+
+
+def grpc_java_command(directory: pathlib.Path, options: Sequence[str] = QUICK_JVM) -> list[str]:
+    """Return the command that starts a driver of the Java client for RocketMQ 5."""
+    log = "-Drocketmq.log.level=warn"
+    return ["java", *EVERY_JVM, *options, log, *_at_home(directory), "-cp", build_grpc_java(), GRPC_JAVA_DRIVER]
+
+
+def _at_home(directory: pathlib.Path) -> list[str]:
+    return [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
 
 
 def find_program(program: str) -> str:
