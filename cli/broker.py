@@ -13,6 +13,8 @@ import click
 from ..common.clock import Clock
 from ..common.ids import format_address
 from . import settings
+from .grpc import PORT_KEY as GRPC_PORT_KEY
+from .grpc import enter_grpc, grpc_port
 from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
 
@@ -30,6 +32,7 @@ class BrokerFlags(settings.LogFlags):
     host: str | None
     broker_port: int | None
     metrics_port: int | None
+    grpc_port: int | None
     store: str | None
     ephemeral: bool
     repair: bool
@@ -47,6 +50,7 @@ class AloneFlags(BrokerFlags):
     id: int | None
     master: settings.Address | None
     watched: str | None
+    grpc_if_free: bool
 
 
 @click.group(
@@ -58,6 +62,7 @@ class AloneFlags(BrokerFlags):
     settings.HOST,
     settings.BROKER_PORT,
     METRICS_PORT,
+    grpc_port("off"),
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
     click.option(
         "--role",
@@ -72,6 +77,7 @@ class AloneFlags(BrokerFlags):
         help="Broker that a slave copies.  [default: the one of its name that the name servers know]",
     ),
     click.option("--watched", hidden=True),  # by ``up``, under that name: see ``processes.py``
+    click.option("--grpc-if-free", is_flag=True, hidden=True),  # nobody has asked ``up`` for its port
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
 )
@@ -98,7 +104,9 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
         started = await enter_broker(servers, clock, flags, given)
         notes.extend([*await describe_advertised([started.advertised], clock), describe_store_place(flags, given)])
         metrics = await enter_metrics(servers, clock, started)
-        ready = f"ready broker={started.address}" + (f" metrics={metrics}" if metrics else "")
+        grpc = await enter_grpc(servers, clock, started, is_asked=not flags["grpc_if_free"])
+        named = {"broker": started.address, "metrics": metrics, "grpc": grpc}
+        ready = " ".join(["ready", *(f"{name}={address}" for name, address in named.items() if address)])
         return ready if flags["watched"] is None else f"{ready} port={started.advertised.bound[1]}"
 
     serve(start, notes, flags, watched=flags["watched"])
@@ -137,6 +145,7 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
         "namesrvAddr": nameservers,
         settings.STORE_KEY: flags["store"],
         **metrics_settings(flags["metrics_port"]),
+        GRPC_PORT_KEY: flags["grpc_port"],
     }
     merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
     merged.setdefault(settings.STORE_KEY, settings.data_path("store"))

@@ -33,6 +33,7 @@ LONGEST_PAUSE_MS: Final = 60_000
 LASTS_MS: Final = 60_000
 _PREFIX: Final = "rocketlet: "
 _PORT: Final = "listenPort"
+_GRPC_PORT: Final = "grpcServerPort"
 _log = logging.getLogger(__name__)
 
 
@@ -87,6 +88,8 @@ class _BrokerProcess:
             await process.wait()
             raise ConfigError(f"{self.name}: {self._last_line or f'ended with code {process.returncode}'}")
         self._settings[_PORT] = ready["port"]  # a free one was asked for, and clients know it by now
+        if grpc := ready.get("grpc"):
+            self._settings[_GRPC_PORT] = grpc.rpartition(":")[2]
         return ready
 
     async def watch(self, tasks: TaskScope) -> None:

@@ -28,6 +28,8 @@ from ..common.ids import format_address
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
 from .console import CONSOLE_OPTIONS, ConsoleFlags, StartConsole, plan_console
+from .grpc import NO_GRPC, NO_PORT, choose_grpc_port, enter_grpc, grpc_port
+from .grpc import PORT_KEY as GRPC_PORT_KEY
 from .instances import LOG_NAME, Instance, process_start, stop_hint
 from .main import VERSION
 from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
@@ -59,6 +61,7 @@ class UpFlags(BrokerFlags, ConsoleFlags):
     slaves: int
     sync_replication: bool
     console: bool
+    no_grpc: bool
     control_port: int | None
     topics: dict[str, int | None]
     reset: bool
@@ -77,7 +80,7 @@ class ClusterMember(NamedTuple):
 class UpPlan(NamedTuple):
     """What is to be started, over which directory, and what is to be said of it; empty is a directory still to be made.
 
-    ``log`` is the file that a start in the background logs to.
+    ``log`` is the file that a start in the background logs to; ``asks_grpc`` says that the gRPC port must be had.
     """
 
     flags: UpFlags
@@ -87,6 +90,7 @@ class UpPlan(NamedTuple):
     control: "StartControl | None"
     notes: list[str]
     store: str
+    asks_grpc: bool
     log: str | None = None
 
 
@@ -104,6 +108,8 @@ def _parse_topics(_ctx: click.Context, _param: click.Parameter, texts: Sequence[
     settings.NAMESRV_PORT,
     settings.BROKER_PORT,
     METRICS_PORT,
+    grpc_port("8081, with --broker-port 0 a free one"),
+    NO_GRPC,
     click.option(
         "--brokers", type=click.IntRange(1, len(BROKER_NAMES)), default=1, show_default=True, help="Number of brokers."
     ),
@@ -148,6 +154,7 @@ def up(**flags: Unpack[UpFlags]) -> None:
         from .control import check_options
 
         check_options(flags, given)
+    asks_grpc = choose_grpc_port(given, is_refused=flags["no_grpc"])
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
     members = _make_members(flags, given)
@@ -161,7 +168,7 @@ def up(**flags: Unpack[UpFlags]) -> None:
     )
     store = "" if flags["ephemeral"] else os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
     control = None if flags["control_port"] is None else _plan_control(flags, nameserver, members[0])
-    plan = UpPlan(flags, nameserver, members, console, control, notes, store)
+    plan = UpPlan(flags, nameserver, members, console, control, notes, store, asks_grpc)
     if flags["reset"]:
         _reset(plan, given)
     if flags["background"]:
@@ -290,6 +297,8 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     names = ", ".join(each.title for each in plan.members)
     yield f"{directory}, in a directory for each broker: {names}" if several else directory
     yield f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
+    if "grpc" in named:
+        yield f"clients of RocketMQ 5 connect to {named['grpc'].replace(',', ';')}"
     program = _program()
     where = nameserver_option(instance.namesrv)
     topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
@@ -335,7 +344,9 @@ def _name_addresses(members: Sequence[ClusterMember], ready: Sequence[Mapping[st
     slaves = [each["broker"] for member, each in pairs if member.is_slave]
     metrics = [each["metrics"] for each in ready if "metrics" in each]
     control = [each["control"] for each in ready if "control" in each]
-    for name, addresses in {"broker": masters, "metrics": metrics, "slave": slaves, "control": control}.items():
+    grpc = [each["grpc"] for each in ready if "grpc" in each]
+    words = {"broker": masters, "metrics": metrics, "slave": slaves, "control": control, "grpc": grpc}
+    for name, addresses in words.items():
         if addresses:
             yield name, ",".join(addresses)
 
@@ -424,6 +435,7 @@ def _make_slave(flags: UpFlags, given: dict[str, str], master: ClusterMember, sl
         "brokerName": name,
         "brokerId": str(broker_id),
         "brokerRole": "SLAVE",
+        GRPC_PORT_KEY: NO_PORT,  # its master's messages are its master's to hand out
         settings.STORE_KEY: os.path.join(given[settings.STORE_KEY], title),
     }
     return _make_member(flags, {**given, **own}, title, number)._replace(is_slave=True)
@@ -438,6 +450,7 @@ def _make_member(flags: UpFlags, given: dict[str, str], title: str, number: int)
     ports = {
         "listenPort": _shift_port(given.get("listenPort", str(BROKER_PORT)), number),
         PORT_KEY: _shift_port(given.get(PORT_KEY, str(DEFAULT_METRICS_PORT)), number),
+        GRPC_PORT_KEY: _shift_port(given[GRPC_PORT_KEY], number),
     }
     if advertised is not None:
         advertised = advertised._replace(port=_port_of(advertised.port, number))
@@ -487,8 +500,9 @@ async def _start_broker(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> 
     except StoreInUseError as error:
         raise StoreInUseError(f"{error}{stop_hint(plan.store)}") from error
     metrics = await enter_metrics(servers, clock, broker)
+    grpc = await enter_grpc(servers, clock, broker, is_asked=plan.asks_grpc)
     ready = {"broker": broker.address, "port": str(broker.advertised.bound[1])}
-    return ready if metrics is None else {**ready, "metrics": metrics}
+    return {**ready, **{name: address for name, address in (("metrics", metrics), ("grpc", grpc)) if address}}
 
 
 async def _start_processes(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> list[dict[str, str]]:
@@ -496,7 +510,7 @@ async def _start_processes(servers: AsyncExitStack, clock: Clock, plan: UpPlan) 
     from .processes import BrokerProcesses
 
     processes = await servers.enter_async_context(BrokerProcesses(clock))
-    plans = [_plan_process(member) for member in plan.members]
+    plans = [_plan_process(member, asks_grpc=plan.asks_grpc) for member in plan.members]
     masters = sum(not member.is_slave for member in plan.members)
     try:
         return [*await processes.start(plans[:masters]), *await processes.start(plans[masters:])]
@@ -504,10 +518,12 @@ async def _start_processes(servers: AsyncExitStack, clock: Clock, plan: UpPlan) 
         raise ConfigError(f"{error}{stop_hint(plan.store)}", key=error.key) from error
 
 
-def _plan_process(member: ClusterMember) -> "ProcessPlan":
+def _plan_process(member: ClusterMember, *, asks_grpc: bool) -> "ProcessPlan":
     from .processes import ProcessPlan
 
     flags, options = member.flags, ["--repair"] if member.flags["repair"] else []
+    if not asks_grpc:
+        options += ["--grpc-if-free"]
     if (advertised := flags["advertise"]) is not None and advertised.port:
         options += ["--advertise", format_address(*advertised)]
     return ProcessPlan(member.title, flags, options, member.given)

@@ -6,6 +6,7 @@
       DecodeError             bytes or text that do not follow their format
         FrameError            a frame that ends its connection
           Http2Error          one of HTTP/2, with the code that the peer is told
+        GrpcMessageError      what ends its call of gRPC, with the status that the peer is told
         RecordError           a stored record, a batch record or a property text
         JsonError             text outside the JSON dialect
         HeaderError           a header field that is missing or not what it must be
@@ -77,6 +78,14 @@ class Http2Error(FrameError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class GrpcMessageError(DecodeError):
+    """A message or a header of gRPC that ends its call; ``status`` is what the peer is told."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class RecordError(DecodeError):

@@ -1,4 +1,4 @@
 """The gRPC port for clients of RocketMQ 5, an adapter over the broker's operations as its handlers are.
 
-Needs the extra ``grpc`` (hpack); nothing else imports this folder before the port is used.
+Nothing imports this folder before the port is used: with hpack and protobuf it takes as long as the rest of a start.
 """

@@ -24,6 +24,7 @@ from ...common.errors import ConfigError
 from ...common.ids import is_address
 from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
 from ...store.files.store_config import StoreConfig
+from .grpc import GrpcConfig
 from .java_keys import refuse_dangerous, warn_unused
 from .pop import PopConfig
 from .replication import ReplicationConfig
@@ -261,6 +262,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     pop: PopConfig = field(default_factory=PopConfig)
+    grpc: GrpcConfig = field(default_factory=GrpcConfig)
     advertised_port: int = 0
     repairs: bool = False
     settings_file: str = ""
@@ -310,15 +312,18 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         store = StoreConfig.from_java(settings)
         replication = ReplicationConfig(**parse_settings(ReplicationConfig, settings))
         pop = PopConfig(**parse_settings(PopConfig, settings))
+        grpc = GrpcConfig(**parse_settings(GrpcConfig, settings))
         fields = parse_settings(cls, settings)
-        config = cls(store=store, replication=replication, pop=pop, given=frozenset(settings), **fields)
+        parts = {"store": store, "replication": replication, "pop": pop, "grpc": grpc}
+        config = cls(**parts, given=frozenset(settings), **fields)
         warn_unused(settings, used=config.used_keys)
         return config
 
     @property
     def used_keys(self) -> frozenset[str]:
         """The keys that have a meaning here."""
-        own = setting_keys(BrokerConfig) | setting_keys(ReplicationConfig) | setting_keys(PopConfig)
+        parts = (BrokerConfig, ReplicationConfig, PopConfig, GrpcConfig)
+        own = frozenset(key for part in parts for key in setting_keys(part))
         return own | {row.key for row in describe_store(self.store)}
 
     @property
@@ -333,5 +338,6 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
             *describe_settings(self),
             *describe_settings(self.replication),
             *describe_settings(self.pop),
+            *describe_settings(self.grpc),
             *describe_store(self.store),
         ]

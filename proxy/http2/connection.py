@@ -53,7 +53,7 @@ from .headers import HeaderReader, content_length, encode_headers, header_list_b
 from .limits import FloodGuard, Http2Limits
 from .sending import Http2Sender
 from .settings import PeerSettings, encode_own_settings
-from .streams import ClosedStreams, Http2Stream
+from .streams import STREAM_BYTES, ClosedStreams, Http2Stream
 
 TOO_LARGE = ((b":status", b"431"),)
 _PRIORITY_BYTES = 5
@@ -95,6 +95,7 @@ class Http2Connection:
         self._empty_data = FloodGuard(limits.empty_data, "empty pieces of bodies")
         self._last_served: int | None = None  # the highest stream that is served after ``shut_down``
         self.held_body_bytes = 0
+        self._held_stream_bytes = 0  # by streams as such, with the headers of their requests
         self.is_failed = False
         self._out.append(encode_own_settings(limits))
         self._by_kind: dict[int, Callable[[Frame], None]] = {
@@ -138,7 +139,7 @@ class Http2Connection:
     def held_bytes(self) -> int:
         """How much is kept for the peer."""
         pending = self._parser.pending_bytes + self._headers.pending_bytes
-        return self.held_body_bytes + self._sender.unsent_bytes + pending
+        return self.held_body_bytes + self._held_stream_bytes + self._sender.unsent_bytes + pending
 
     # what comes in
 
@@ -210,7 +211,7 @@ class Http2Connection:
         self._streams.clear()
         self._sender.clear()
         self._out.clear()
-        self.held_body_bytes = 0
+        self.held_body_bytes = self._held_stream_bytes = 0
 
     # the life of streams
 
@@ -219,13 +220,14 @@ class Http2Connection:
         self._out.append(encode_goaway(self._closed.last_stream_id, error.code, str(error)))
         self._streams.clear()
         self._sender.clear()
-        self.held_body_bytes = 0
+        self.held_body_bytes = self._held_stream_bytes = 0
         self._events.append(ConnectionEnded(error.code, str(error)))
 
     def _close(self, stream: Http2Stream, *, by_us: bool) -> None:
         del self._streams[stream.stream_id]
         self._sender.forget(stream)
         self.held_body_bytes -= stream.held_bytes
+        self._held_stream_bytes -= stream.own_bytes
         self._closed.add(stream.stream_id, by_us=by_us)
 
     def _leave_if_ended(self, stream: Http2Stream) -> None:
@@ -358,8 +360,11 @@ class Http2Connection:
         stream = Http2Stream(stream_id, limits.stream_window_bytes, self._settings.window_bytes)
         stream.missing_bytes = missing_bytes
         stream.is_receiving = not block.ends
+        header_bytes = header_list_bytes(headers)
+        stream.own_bytes = STREAM_BYTES + header_bytes
+        self._held_stream_bytes += stream.own_bytes
         self._streams[stream_id] = stream
-        if header_list_bytes(headers) > limits.max_header_list_bytes:
+        if header_bytes > limits.max_header_list_bytes:
             self._resets.count(self._now_ms)
             self.send_headers(stream_id, encode_headers(TOO_LARGE), ends=True)
             return

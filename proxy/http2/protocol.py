@@ -5,7 +5,8 @@ Rules
        sent between reads goes out together at the end of the turn of the loop.
     2. What ``serve`` raises ends the connection: who serves turns the failure of a request into its answer.
     3. A peer that does not read is not read from; one that lets too much pile up, in the socket or behind windows that
-       it keeps closed, is cut off.
+       it keeps closed, is cut off. What is held for all peers of a server together has a limit as well
+       (``MemoryBudget``).
     4. A peer that is silent before it has said what it speaks, or without a stream, is sent away.
     5. The last event of a connection is ``ConnectionEnded``, and it comes once.
 """
@@ -22,7 +23,7 @@ from msgspec import Struct
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import Address
 from ...remoting.transport.addresses import address_of
-from ...remoting.transport.limits import LogRateLimiter
+from ...remoting.transport.limits import COUNTED_BYTES, LogRateLimiter, MemoryBudget
 from .connection import Http2Connection
 from .events import ConnectionEnded, Http2Event
 from .frames import Http2Code
@@ -33,8 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class Http2Registry(Protocol):
-    """Keeps the connections of a server."""
+    """Keeps the connections of a server; ``Http2Links`` is the real one."""
 
+    held: MemoryBudget
     complaints: LogRateLimiter
 
     def add(self, link: Http2Link) -> None:
@@ -74,6 +76,7 @@ class Http2Link(asyncio.Protocol):
         self._read_at_ms = 0
         self._is_collecting = False
         self._is_flushing = False  # at the end of this turn
+        self._is_counted = False  # among those that hold much
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -105,6 +108,10 @@ class Http2Link(asyncio.Protocol):
     def cut_off(self, reason: str) -> None:
         """Close at once, and say why."""
         self._complain(reason)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is lost."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -119,6 +126,12 @@ class Http2Link(asyncio.Protocol):
         """How much is kept for the peer."""
         in_socket = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return self._connection.held_bytes + in_socket
+
+    @property
+    def descriptor(self) -> int:
+        """The number of the socket, -1 when it is closed."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if sock is None else sock.fileno()
 
     @property
     def peer(self) -> str:
@@ -174,6 +187,7 @@ class Http2Link(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._home.discard(self)
+        self._home.held.forget(self)
         if not self._is_over:
             try:
                 self._hand_on(ConnectionEnded(Http2Code.NO_ERROR, "the peer has gone"))
@@ -207,8 +221,20 @@ class Http2Link(asyncio.Protocol):
             transport.write(out[0] if len(out) == 1 else b"".join(out))
         if connection.is_done:
             transport.close()
-        elif self.unsent_bytes > self._limits.max_unsent_bytes:
-            self.cut_off(f"{self.unsent_bytes} bytes are unread, limit is {self._limits.max_unsent_bytes}")
+        elif self._is_counted or self.held_bytes > COUNTED_BYTES:
+            self._count()
+
+    def _count(self) -> None:
+        """Have what is held counted while it is much; cut off a peer that lets too much pile up."""
+        unsent_bytes, limit = self.unsent_bytes, self._limits.max_unsent_bytes
+        if unsent_bytes > limit:
+            self.cut_off(f"{unsent_bytes} bytes are unread, limit is {limit}")
+            return
+        self._is_counted = self.held_bytes > COUNTED_BYTES
+        if self._is_counted:
+            self._home.held.note(self)
+        else:
+            self._home.held.forget(self)
 
     def _check_first_bytes(self) -> None:
         if self._connection.has_begun:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 from .flow import ReceiveWindow
 
 REMEMBERED = 1024
+STREAM_BYTES = 2048
+"""About what an open stream takes, with what serves it, beside headers and body."""
 
 
 class Unsent(NamedTuple):
@@ -37,6 +39,7 @@ class Http2Stream:
         "is_ended",
         "is_receiving",
         "missing_bytes",
+        "own_bytes",
         "receive_window",
         "send_window",
         "stream_id",
@@ -54,6 +57,8 @@ class Http2Stream:
         self.missing_bytes: int | None = None
         """How much of the body has to come yet, where its length was said."""
         self.held_bytes = 0
+        self.own_bytes = 0
+        """What it takes whatever its body is."""
         self.unsent: deque[Unsent] = deque()
         self.unsent_bytes = 0
 

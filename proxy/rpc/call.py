@@ -8,7 +8,7 @@ Rules
     1. A service answers when it can: within ``serve``, or later from any callback of the loop.
     2. What is sent behind the end of a call is dropped; nobody has to ask before. Who holds something for a call hears
        through ``on_over`` that it has ended without ``finish``: cancelled, beyond its deadline, or its peer is gone.
-    3. What ``serve`` raises ends its call as INTERNAL, and no other one.
+    3. What ``serve``, ``open`` or a ``RequestStream`` raises ends its call as INTERNAL, and no other one.
 """
 
 import enum
@@ -34,7 +34,11 @@ class GrpcStatus(enum.IntEnum):
 
 
 class Call(Protocol):
-    """One call, hashable by identity; ``metadata`` are its headers by their names in small letters."""
+    """One call, hashable by identity.
+
+    ``metadata`` are its headers by their names in small letters; the values of one that came twice stand with a comma
+    between them, and those whose names end in ``-bin`` as they came, in base 64.
+    """
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -81,9 +85,14 @@ class RequestStream(Protocol):
 
 
 class UnaryMethod(NamedTuple):
-    """A method whose request is one message, whatever its answer is."""
+    """A method whose request is one message, whatever its answer is.
+
+    One that ``is_long_poll`` may wait as long as its caller does: a server that stops ends its calls at once, while it
+    gives others a moment to be answered.
+    """
 
     serve: Callable[[bytes, Call], None]
+    is_long_poll: bool = False
 
 
 class StreamMethod(NamedTuple):

@@ -12,10 +12,12 @@ the others are taken, by whomever (``first_kept_descriptor``).
 
 import asyncio
 import errno
+import logging
 import os
 import resource
 import socket
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Self, TypeVar
 
 from ...common.clock import Clock
@@ -23,12 +25,14 @@ from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address, format_address
 from .connection import Connection, Handler, Reply, RequestHandlers
 from .connections import ConnectionEvents, Connections
+from .event_loop import TaskScope
 from .limits import Limits
 
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
 _MAX_PORT = 65_535
 _CODES = "request_codes"
+_log = logging.getLogger(__name__)
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Reply])
 
@@ -131,6 +135,62 @@ def open_listener(host: str, port: int, *, key: str) -> socket.socket:
         raise _bind_failure(host, port, error, key) from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+class OnDemandPort:
+    """A port that is bound, and whose server is made when the first peer knocks: until then it costs a socket.
+
+    ``load`` imports what the server needs, on a thread, and returns what makes it over the listening socket, which is
+    closed in the end. A server that cannot be made is told of in the log, and the port is closed.
+    """
+
+    def __init__(self, listener: socket.socket, load: Callable[[], "MakeServer"]) -> None:
+        self._listener = listener
+        self._load = load
+        self._tasks = TaskScope()
+        self._woken = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        self.address: Address = listener.getsockname()[:2]
+
+    def __repr__(self) -> str:
+        return f"<OnDemandPort {format_address(*self.address)}>"
+
+    async def __aenter__(self) -> Self:
+        """Wait for the first peer from now on."""
+        await self._tasks.__aenter__()
+        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._wake)
+        self._serving = self._tasks.start(self._serve(), f"serve {format_address(*self.address)}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave the server, if it was made, and close the port."""
+        self._stopping.set()
+        self._wake()
+        assert self._serving is not None, "it was entered"
+        await self._serving
+        await self._tasks.__aexit__(None, None, None)
+
+    def _wake(self) -> None:
+        if not self._woken.is_set():
+            asyncio.get_running_loop().remove_reader(self._listener.fileno())
+            self._woken.set()
+
+    async def _serve(self) -> None:
+        try:
+            await self._woken.wait()
+            if self._stopping.is_set():
+                return
+            make = await asyncio.to_thread(self._load)
+            async with make(self._listener):
+                await self._stopping.wait()
+        except Exception:  # the fault boundary of a port
+            _log.exception("closing the port %s: it cannot be served", format_address(*self.address))
+        finally:
+            self._listener.close()
+
+
+MakeServer = Callable[[socket.socket], AbstractAsyncContextManager[object]]
 
 
 def _listen(descriptor: int) -> None:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from rocketlet.common.clock import Clock
 from rocketlet.proxy.http2.events import (
     BodyReceived,
     ConnectionEnded,
@@ -15,29 +14,13 @@ from rocketlet.proxy.http2.events import (
     TrailersReceived,
 )
 from rocketlet.proxy.http2.limits import Http2Limits
+from rocketlet.proxy.http2.links import Http2Links
 from rocketlet.proxy.http2.protocol import Http2Link, Http2Service
 from rocketlet.remoting.transport.event_loop import LoopClock
-from rocketlet.remoting.transport.limits import LogRateLimiter
 
 OK = ((b":status", b"200"), (b"content-type", b"application/octet-stream"))
 TRAILERS = ((b"echo-status", b"0"),)
 HELLO = b"hello"
-
-
-class Http2Links:
-    """Keeps the connections of a server."""
-
-    def __init__(self, clock: Clock) -> None:
-        self.complaints = LogRateLimiter(clock)
-        self.links: set[Http2Link] = set()
-
-    def add(self, link: Http2Link) -> None:
-        """Keep one."""
-        self.links.add(link)
-
-    def discard(self, link: Http2Link) -> None:
-        """Forget one."""
-        self.links.discard(link)
 
 
 class Echo:
@@ -85,8 +68,7 @@ async def serving_echo(port: int = 0, limits: Http2Limits | None = None) -> Asyn
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        for link in [*home.links]:
-            link.cut_off("the test is over")
+        await home.close_all()
         await server.wait_closed()
 
 

@@ -1,0 +1,112 @@
+"""What the headers of gRPC say: whether a request is a call, how long its caller waits; and those of our answers.
+
+    fault of a request                  answer
+    not POST                            405, in plain text
+    content-type is not gRPC's          415, in plain text
+    no ``te: trailers``                 400, in plain text: something on the way would lose the status of the call
+    grpc-timeout that is none           INTERNAL
+    grpc-encoding that is not read      UNIMPLEMENTED, with those that are
+
+Source: "gRPC over HTTP/2", the protocol's description.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ...common.errors import GrpcMessageError
+from ..http2.events import Headers
+from .call import GrpcStatus
+
+ENDLESS_MS = 30 * 86_400_000
+"""Who waits for so long, and clients say 60 years, waits without end."""
+MAX_TEXT = 1024
+"""Characters of a status that are sent; the log has the rest."""
+
+HeaderTuple = tuple[tuple[bytes, bytes], ...]
+ANSWER: HeaderTuple = (
+    (b":status", b"200"),
+    (b"content-type", b"application/grpc"),
+    (b"grpc-accept-encoding", b"identity,gzip"),
+)
+OK_TRAILERS: HeaderTuple = ((b"grpc-status", b"0"),)
+_CONTENT_TYPE = b"application/grpc"
+_parse_timeout = re.compile(rb"([0-9]{1,8})([HMSmun])").fullmatch
+_NANOSECONDS = {
+    b"H": 3_600_000_000_000,
+    b"M": 60_000_000_000,
+    b"S": 1_000_000_000,
+    b"m": 1_000_000,
+    b"u": 1_000,
+    b"n": 1,
+}
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+
+
+class NoCall(NamedTuple):
+    """Why a request is none of gRPC, for whoever reads it in a browser or the log of a proxy."""
+
+    http_status: int
+    text: str
+
+    def headers(self) -> HeaderTuple:
+        """Return the headers of the answer."""
+        content = (b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(self.body()))
+        allow = ((b"allow", b"POST"),) if self.http_status == 405 else ()
+        return (b":status", b"%d" % self.http_status), *content, *allow
+
+    def body(self) -> bytes:
+        """Return its text."""
+        return f"this port serves gRPC: {self.text}\n".encode()
+
+
+NOT_POST = NoCall(405, "the method is not POST")
+WRONG_CONTENT = NoCall(415, "the content-type is not application/grpc")
+NO_TRAILERS = NoCall(400, "there is no header te: trailers")
+
+
+def find_fault(fields: Mapping[bytes, bytes]) -> NoCall | None:
+    """Return why a request is no call, if it is none."""
+    if fields[b":method"] != b"POST":
+        return NOT_POST
+    content_type = fields.get(b"content-type", b"")
+    if not content_type.startswith(_CONTENT_TYPE) or content_type[len(_CONTENT_TYPE) :][:1] not in b"+;":
+        return WRONG_CONTENT
+    return None if b"te" in fields else NO_TRAILERS
+
+
+def parse_timeout(text: bytes) -> int | None:
+    """Return how many milliseconds a caller waits, None for without end.
+
+    Raises:
+        GrpcMessageError: it is no time.
+    """
+    match = _parse_timeout(text)
+    if match is None:
+        raise GrpcMessageError(f"grpc-timeout is {text[:40]!r}", GrpcStatus.INTERNAL)
+    timeout_ms = -(-int(match[1]) * _NANOSECONDS[match[2]] // 1_000_000)
+    return timeout_ms if timeout_ms < ENDLESS_MS else None
+
+
+def collect_metadata(headers: Headers) -> dict[str, str]:
+    """Return headers as a service sees them."""
+    metadata: dict[str, str] = {}
+    for name, value in headers:
+        if name[:1] == b":":
+            continue
+        key, text = name.decode("latin-1"), value.decode(errors="replace")
+        metadata[key] = f"{metadata[key]},{text}" if key in metadata else text
+    return metadata
+
+
+@lru_cache(maxsize=64)
+def status_trailers(status: GrpcStatus, text: str) -> HeaderTuple:
+    """Return the headers that end a call."""
+    number = (b"grpc-status", b"%d" % status)
+    if not text:
+        return (number,)
+    return number, (b"grpc-message", quote(text[:MAX_TEXT], safe=_PRINTABLE, errors="replace").encode())

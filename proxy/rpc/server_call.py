@@ -1,0 +1,154 @@
+"""The answering side of one call, on a stream of HTTP/2."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from ...common.clock import Clock, TimerHandle
+from ...common.ids import Address
+from ..http2.events import RequestStarted
+from ..http2.protocol import Http2Link
+from .call import GrpcStatus
+from .headers import ANSWER, OK_TRAILERS, collect_metadata, status_trailers
+from .messages import encode_message
+
+_log = logging.getLogger(__name__)
+
+
+class ServerCall:
+    """One call, hashable by identity; see ``Call``.
+
+    ``on_end`` hears of its end, however it ends, before others do.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_deadline_at_ms",
+        "_has_answered",
+        "_link",
+        "_metadata",
+        "_on_end",
+        "_on_over",
+        "_request",
+        "_timer",
+        "_was_cut",
+        "is_over",
+    )
+
+    def __init__(
+        self, request: RequestStarted, link: Http2Link, clock: Clock, on_end: Callable[[Http2Link, int], object]
+    ) -> None:
+        self._request = request
+        self._link = link
+        self._clock = clock
+        self._on_end = on_end
+        self._metadata: dict[str, str] | None = None
+        self._has_answered = False
+        self._on_over: list[Callable[[], None]] = []
+        self._deadline_at_ms: int | None = None
+        self._timer: TimerHandle | None = None
+        self._was_cut = False  # it ended without ``finish``
+        self.is_over = False
+
+    def __repr__(self) -> str:
+        return f"<ServerCall {self.path} from {self._link.peer}, {'over' if self.is_over else 'open'}>"
+
+    # for services
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The headers of the caller, without those of HTTP/2."""
+        if self._metadata is None:
+            self._metadata = collect_metadata(self._request.headers)
+        return self._metadata
+
+    @property
+    def remote_address(self) -> Address:
+        """Whose call it is."""
+        return self._link.remote_address
+
+    def remaining_ms(self) -> int | None:
+        """Return how long the caller still waits; None if it has not said."""
+        if self._deadline_at_ms is None:
+            return None
+        return max(0, self._deadline_at_ms - self._clock.monotonic_ms())
+
+    def send(self, message: bytes) -> None:
+        """Send a message of the answer."""
+        if self.is_over:
+            return
+        if not self._has_answered:
+            self._has_answered = True
+            self._link.send_headers(self._request.stream_id, ANSWER)
+        self._link.send_body(self._request.stream_id, encode_message(message))
+
+    def finish(self, status: GrpcStatus = GrpcStatus.OK, text: str = "") -> None:
+        """End the answer."""
+        if self.is_over:
+            return
+        self._end()
+        trailers = status_trailers(status, text) if status or text else OK_TRAILERS
+        headers = trailers if self._has_answered else ANSWER + trailers
+        self._link.send_headers(self._request.stream_id, headers, ends=True)
+
+    def on_over(self, tell: Callable[[], None]) -> None:
+        """Have it told, once, that the call ended without ``finish``; at once if it has."""
+        if self._was_cut:
+            tell()
+        elif not self.is_over:
+            self._on_over.append(tell)
+
+    # for who has brought the request
+
+    @property
+    def path(self) -> str:
+        """What is called."""
+        return next(value.decode("latin-1") for name, value in self._request.headers if name == b":path")
+
+    @property
+    def stream_id(self) -> int:
+        """Its stream on its connection."""
+        return self._request.stream_id
+
+    def limit(self, timeout_ms: int | None) -> None:
+        """Say how long the caller waits, from now on; None is without end."""
+        self._deadline_at_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+
+    def watch_deadline(self) -> None:
+        """End the call when its caller waits no longer: nearly all are answered before anybody looks."""
+        if not self.is_over and self._deadline_at_ms is not None:
+            self._timer = self._clock.call_at(self._deadline_at_ms, self._expire)
+
+    def fail(self, status: GrpcStatus, text: str) -> None:
+        """End the call instead of its service."""
+        if not self.is_over:
+            cut, self._on_over = self._on_over, []
+            self.finish(status, text)
+            self._tell(cut)
+
+    def cut(self) -> None:
+        """Take in that nobody can be answered any more."""
+        if not self.is_over:
+            cut, self._on_over = self._on_over, []
+            self._end()
+            self._tell(cut)
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._on_over.clear()
+        self._on_end(self._link, self._request.stream_id)
+
+    def _tell(self, cut: list[Callable[[], None]]) -> None:
+        self._was_cut = True
+        for tell in cut:
+            try:
+                tell()
+            except Exception:  # the fault boundary of a call
+                _log.exception("giving back what %s from %s held failed", self.path, self._link.peer)
+
+    def _expire(self) -> None:
+        self.fail(GrpcStatus.DEADLINE_EXCEEDED, "the deadline of the call has passed")

@@ -1,0 +1,256 @@
+"""Serves gRPC over connections of HTTP/2: from requests to calls of methods, and from their ends to who must know.
+
+    request   a stream of HTTP/2 whose headers name a method; its body is messages, its end the end of the request
+    call      begins with the headers; ends by ``finish``, by its deadline, by its peer, by a fault, or by a stop
+
+Rules
+    1. A unary method is called when its request is complete, in the read that completed it: those of one read share
+       what is done behind them (``end_turn``: one commit), and their answers go out together.
+    2. What is kept of a request counts as held by its connection until its call is over, or, of a stream, until the
+       message is complete; the windows of HTTP/2 follow.
+    3. What a service raises ends its call as INTERNAL; the log says what it was.
+    4. A deadline is watched when the call is not answered in the read that brought it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from ...common.clock import Clock
+from ...common.errors import GrpcMessageError
+from ...common.ids import format_address
+from ..http2.events import (
+    BodyReceived,
+    ConnectionEnded,
+    Http2Event,
+    RequestReset,
+    RequestStarted,
+    TrailersReceived,
+)
+from ..http2.protocol import Http2Link
+from .call import GrpcStatus, Methods, RequestStream, UnaryMethod
+from .headers import find_fault, parse_timeout
+from .messages import ENCODINGS, MessageLimits, MessageReader
+from .server_call import ServerCall
+
+_log = logging.getLogger(__name__)
+_STOPPING = "the server is stopping"
+
+
+class _Request(Protocol):
+    """What comes of a request."""
+
+    call: ServerCall
+    waits_for_caller: bool
+
+    def take(self, data: bytes) -> None:
+        """Take a piece of its body."""
+        ...
+
+    def end(self) -> None:
+        """Hear that it is complete."""
+        ...
+
+
+class _UnaryRequest:
+    """Waits for one message, and calls the method."""
+
+    __slots__ = ("_message", "_method", "_reader", "call", "waits_for_caller")
+
+    def __init__(self, call: ServerCall, method: UnaryMethod, reader: MessageReader) -> None:
+        self.call = call
+        self.waits_for_caller = method.is_long_poll
+        self._method = method
+        self._reader = reader
+        self._message: bytes | None = None
+
+    def take(self, data: bytes) -> None:
+        messages = self._reader.feed(data)
+        if not messages:
+            return
+        if self._message is not None or len(messages) > 1:
+            raise GrpcMessageError("the request is more than one message", GrpcStatus.INTERNAL)
+        self._message = messages[0]
+
+    def end(self) -> None:
+        message, self._message = self._message, None
+        if self._reader.pending_bytes:
+            raise GrpcMessageError("the request ends within a message", GrpcStatus.INTERNAL)
+        if message is None:
+            raise GrpcMessageError("the request has no message", GrpcStatus.INTERNAL)
+        self._method.serve(message, self.call)
+
+
+class _StreamRequest:
+    """Hands each message on; what is handed on is not held any more."""
+
+    __slots__ = ("_held_bytes", "_link", "_reader", "_receiver", "call", "waits_for_caller")
+
+    def __init__(self, call: ServerCall, receiver: RequestStream, reader: MessageReader, link: Http2Link) -> None:
+        self.call = call
+        self.waits_for_caller = True
+        self._receiver = receiver
+        self._reader = reader
+        self._link = link
+        self._held_bytes = 0
+
+    def take(self, data: bytes) -> None:
+        messages = self._reader.feed(data)
+        pending_bytes = self._reader.pending_bytes
+        self._link.release(self.call.stream_id, self._held_bytes + len(data) - pending_bytes)
+        self._held_bytes = pending_bytes
+        for message in messages:
+            if self.call.is_over:
+                return
+            self._receiver.received(message)
+
+    def end(self) -> None:
+        if self._reader.pending_bytes:
+            raise GrpcMessageError("the request ends within a message", GrpcStatus.INTERNAL)
+        self._receiver.ended()
+
+
+class GrpcService:
+    """Serves methods on any number of connections; its ``serve`` and ``after_batch`` are those of an ``Http2Service``.
+
+    ``end_turn`` is called when the calls of a read were made, before their answers are written.
+    """
+
+    def __init__(
+        self,
+        methods: Methods,
+        clock: Clock,
+        limits: MessageLimits | None = None,
+        end_turn: Callable[[], None] | None = None,
+    ) -> None:
+        self._methods = methods
+        self._clock = clock
+        self._limits = limits or MessageLimits()
+        self._end_turn = end_turn
+        self._requests: dict[Http2Link, dict[int, _Request]] = {}
+        self._begun: list[ServerCall] = []  # in this read, with a deadline
+
+    def __repr__(self) -> str:
+        return f"<GrpcService of {len(self._methods)} methods, {self.open_calls} calls open>"
+
+    @property
+    def open_calls(self) -> int:
+        """How many calls are open."""
+        return sum(map(len, self._requests.values()))
+
+    def serve(self, event: Http2Event, link: Http2Link) -> None:
+        """Take what a peer has done."""
+        if isinstance(event, RequestStarted):
+            self._begin(event, link)
+        elif isinstance(event, BodyReceived):
+            self._take_body(event, link)
+        elif isinstance(event, TrailersReceived):
+            if request := self._find(link, event.stream_id):
+                self._run(request, request.end)
+        elif isinstance(event, RequestReset):
+            if request := self._find(link, event.stream_id):
+                request.call.cut()
+        elif isinstance(event, ConnectionEnded):
+            for request in tuple(self._requests.get(link, {}).values()):
+                request.call.cut()
+
+    def after_batch(self) -> None:
+        """Do what the calls of a read share; watch the deadlines of those that are not answered by then."""
+        if self._end_turn is not None:
+            self._end_turn()
+        if self._begun:
+            begun, self._begun = self._begun, []
+            for call in begun:
+                call.watch_deadline()
+
+    def stop(self) -> None:
+        """End the calls that wait as long as their callers do; others go on."""
+        for request in self._open_requests():
+            if request.waits_for_caller:
+                request.call.fail(GrpcStatus.UNAVAILABLE, _STOPPING)
+
+    def end_all(self) -> None:
+        """End every call."""
+        for request in self._open_requests():
+            request.call.fail(GrpcStatus.UNAVAILABLE, _STOPPING)
+
+    def _open_requests(self) -> list[_Request]:
+        return [request for requests in self._requests.values() for request in requests.values()]
+
+    def _begin(self, event: RequestStarted, link: Http2Link) -> None:
+        fields = dict(event.headers)
+        if fault := find_fault(fields):
+            has_body = fields[b":method"] != b"HEAD"
+            link.send_headers(event.stream_id, fault.headers(), ends=not has_body)
+            if has_body:
+                link.send_body(event.stream_id, fault.body(), ends=True)
+            return
+        call = ServerCall(event, link, self._clock, self._forget)
+        try:
+            request = self._open(call, fields, link)
+        except GrpcMessageError as error:
+            call.fail(GrpcStatus(error.status), str(error))
+            return
+        except Exception:  # the fault boundary of a call
+            self._fail(call)
+            return
+        if call.is_over:
+            return
+        self._requests.setdefault(link, {})[event.stream_id] = request
+        if b"grpc-timeout" in fields:
+            self._begun.append(call)
+        if event.ends:
+            self._run(request, request.end)
+
+    def _open(self, call: ServerCall, fields: dict[bytes, bytes], link: Http2Link) -> _Request:
+        """Return what takes the request of a call.
+
+        Raises:
+            GrpcMessageError: it cannot be taken.
+        """
+        path = fields[b":path"].decode("latin-1")
+        method = self._methods.get(path)
+        if method is None:
+            raise GrpcMessageError(f"there is no method {path}", GrpcStatus.UNIMPLEMENTED)
+        encoding = fields.get(b"grpc-encoding", b"identity")
+        if encoding not in ENCODINGS:
+            text = f"messages are compressed by {encoding.decode('latin-1')!r}, which is not read"
+            raise GrpcMessageError(text, GrpcStatus.UNIMPLEMENTED)
+        if (text := fields.get(b"grpc-timeout")) is not None:
+            call.limit(parse_timeout(text))
+        reader = MessageReader(self._limits, encoding)
+        if isinstance(method, UnaryMethod):
+            return _UnaryRequest(call, method, reader)
+        return _StreamRequest(call, method.open(call), reader, link)
+
+    def _take_body(self, event: BodyReceived, link: Http2Link) -> None:
+        request = self._find(link, event.stream_id)
+        if request is None:
+            return  # HTTP/2 forgets what it holds with the stream
+        if event.data:
+            self._run(request, request.take, event.data)
+        if event.ends and not request.call.is_over:
+            self._run(request, request.end)
+
+    def _run(self, request: _Request, step: Callable[..., None], *data: bytes) -> None:
+        try:
+            step(*data)
+        except GrpcMessageError as error:
+            request.call.fail(GrpcStatus(error.status), str(error))
+        except Exception:  # the fault boundary of a call
+            self._fail(request.call)
+
+    def _fail(self, call: ServerCall) -> None:
+        _log.exception("%s from %s failed", call.path, format_address(*call.remote_address))
+        call.fail(GrpcStatus.INTERNAL, "the server failed; its log says why")
+
+    def _find(self, link: Http2Link, stream_id: int) -> _Request | None:
+        requests = self._requests.get(link)
+        return None if requests is None else requests.get(stream_id)
+
+    def _forget(self, link: Http2Link, stream_id: int) -> None:
+        requests = self._requests.get(link)
+        if requests is not None and requests.pop(stream_id, None) is not None and not requests:
+            del self._requests[link]
