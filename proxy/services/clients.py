@@ -181,11 +181,11 @@ class ClientRegistry:
             self.terminate(client.client_id)
         return LOOK_MS
 
-    def end_streams(self) -> None:
-        """End all telemetry streams: the port closes."""
-        for client in self._clients.values():
-            if client.stream is not None:
-                client.stream.end()
+    def forget_all(self) -> None:
+        """Forget all clients: the port is closed; what they have stays theirs for its time."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            self._members.leave_all(client)
 
 
 def _member(client: GrpcClient) -> Client:

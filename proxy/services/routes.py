@@ -15,13 +15,14 @@ Rules
        each queue. The same answer each time: clients compare.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
 from ...broker.operations import BrokerOperations
 from ...broker.topic.topics import MESSAGE_TYPE
+from ...common.ids import Address
 from ...common.metadata import TopicConfig
 from ...common.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, PERM_READ, PERM_WRITE, RETRY_PREFIX
 from ..messages import v2
@@ -40,19 +41,12 @@ _NO_ROUTE: Final = (
 )
 
 
-class OwnPlace(NamedTuple):
-    """Where this broker can be reached by gRPC, for clients that do not say how they have reached it."""
-
-    broker_name: str
-    endpoints: Callable[[], tuple[str, int]]
-
-
 class RouteService:
     """Answers where to send and to receive."""
 
-    def __init__(self, operations: BrokerOperations, place: OwnPlace) -> None:
+    def __init__(self, operations: BrokerOperations, own_address: Address) -> None:
         self._operations = operations
-        self._place = place
+        self._own_endpoints = endpoints_of(*own_address)
 
     def query_route(self, request: v2.QueryRouteRequest, _caller: Caller, call: Call) -> v2.QueryRouteResponse | None:
         """Tell the queues of a topic, which is created if need be."""
@@ -119,8 +113,8 @@ class RouteService:
         ]
 
     def _broker(self, asked_at: v2.Endpoints) -> v2.Broker:
-        endpoints = asked_at if len(asked_at.addresses) == 1 else endpoints_of(*self._place.endpoints())
-        return v2.Broker(name=self._place.broker_name, id=0, endpoints=endpoints)
+        endpoints = asked_at if len(asked_at.addresses) == 1 else self._own_endpoints
+        return v2.Broker(name=self._operations.settings.config.broker_name, id=0, endpoints=endpoints)
 
 
 def topic_type(topic: TopicConfig | None) -> str:
