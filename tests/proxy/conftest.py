@@ -1,0 +1,39 @@
+"""A real broker under a clock that the test moves."""
+
+import pathlib
+from collections.abc import AsyncGenerator
+
+import pytest
+from raw_calls import Caller, open_caller
+from standing_servers import clock
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.testing.manual_clock import ManualClock
+
+__all__ = ["clock"]  # a fixture
+
+SETTINGS = {
+    "brokerName": "broker-a",
+    "brokerClusterName": "cluster-a",
+    "listenPort": "0",
+    "mappedFileSizeCommitLog": "16777216",
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
+
+
+@pytest.fixture
+async def broker(tmp_path: pathlib.Path, clock: ManualClock) -> AsyncGenerator[Broker]:
+    """Run a broker that no name server knows."""
+    config = BrokerConfig.from_java({**SETTINGS, "storePathRootDir": str(tmp_path / "store")})
+    async with Broker(config, clock) as started:
+        yield started
+
+
+@pytest.fixture
+async def caller(broker: Broker) -> AsyncGenerator[Caller]:
+    """Return a connection of the remoting protocol to the broker."""
+    async with open_caller(broker.address) as opened:
+        yield opened
