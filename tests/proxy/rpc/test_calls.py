@@ -90,7 +90,6 @@ async def test_stream_of_requests(client: Client) -> None:
         await call.write(b"%d" % number)
         assert await call.read() == b"%d" % number
     await call.done_writing()
-    assert [message async for message in call] == []
     assert await call.code() is grpc.StatusCode.OK
 
 
