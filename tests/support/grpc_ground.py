@@ -4,7 +4,7 @@ import asyncio
 import pathlib
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
 import grpc
@@ -124,7 +124,9 @@ async def serving_grpc(store: pathlib.Path, clock: Clock | None = None, **settin
     echo = EchoMethods()
     async with Broker(BrokerConfig.from_java(given), clock) as broker:
         with open_listener("127.0.0.1", 0, key="grpcServerPort") as listener:
-            async with GrpcPort(broker, listener, lambda _broker: echo.methods(), clock) as server:
+            async with GrpcPort(
+                broker, listener, lambda _broker, _address: nullcontext(echo.methods()), clock
+            ) as server:
                 yield GrpcGround(listener.getsockname()[1], echo, server, store)
 
 
