@@ -29,7 +29,7 @@ async def topic(caller: Caller) -> None:
 async def pop_ordered(caller: Caller, attempt: str, **fields: object) -> Command:
     """Ask for three messages."""
     usual: dict[str, object] = {"order": True, "attemptId": attempt, "maxMsgNums": 3, "invisibleTime": 4_000}
-    return await ask_pop(caller, **(usual | fields))
+    return await ask_pop(caller, "T", **(usual | fields))
 
 
 def said(answer: Command) -> dict[str, str]:
