@@ -29,7 +29,7 @@ _STRATEGIES: Final = {
 }
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """A group, as far as sharing goes, and who of it asks."""
 
     group: str
@@ -45,7 +45,7 @@ class Sharing(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str = "AVG"
 
 
-def assign(queues: Sequence[MessageQueue], members: Members, sharing: Sharing) -> list[MessageQueue] | None:
+def assign(queues: Sequence[MessageQueue], members: Asking, sharing: Sharing) -> list[MessageQueue] | None:
     """Return the queues of a client, of all that the route has; None when nothing is to be said."""
     strategy = _STRATEGIES.get(sharing.strategy)
     client_ids = sorted(members.client_ids)

@@ -4,7 +4,8 @@ Rules
 
     1. The checks, in their order (§2.1). No filter of the request may be beyond understanding.
     2. Queues are looked at in turn until there are enough messages: one that is named, or all from a chance one on,
-       downwards. The group's retry topic comes behind them, in a share of the requests before.
+       downwards. The group's retry topic comes behind them, in a share of the requests before. A topic for priorities
+       is read from its highest queue on.
     3. A queue is read from the group's offset on, or behind what is handed out already. A group without an offset
        begins at the start (initMode 0, retry topics) or with the newest message; that is stored at once. Where an
        administrator has set the group elsewhere, its leases are forgotten, and it goes on there.
@@ -25,6 +26,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ...common.codes import ResponseCode
+from ...common.java_numbers import parse_int64
 from ...common.names import PERM_READ, RETRY_PREFIX, pop_retry_topics
 from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, format_order_counts, retry_kind
@@ -35,6 +37,7 @@ from ...store.message_store import MessageStore
 from ..group.filters import FilterSelection, PullFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
+from ..topic.topics import MESSAGE_TYPE
 from .check_points import LeaseKey
 from .leases import Lease, LeaseQueue, Leases
 from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
@@ -50,6 +53,9 @@ _LATE_MS: Final = 500
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
 _CHANCES: Final = 100
+_PRIORITY: Final = "PRIORITY"
+_PRIORITY_FACTOR: Final = "priority.factor"
+"""How many percent of the requests of a group go by priority; all, unless it says otherwise."""
 
 
 class PopRequest(Protocol):
@@ -325,8 +331,10 @@ class PopOperation:
     def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
         """Yield the queues in the order in which they are looked at."""
         config, start = self._settings.config.pop, self._chance(_CHANCES)
+        is_by_priority = not request.is_ordered and self._is_by_priority(request, start)
         retries = [] if request.is_ordered else list(self._retry_queues(request, start))
-        is_retry_first = start < config.retry_percent
+        is_retry_first = start < (config.priority_retry_percent if is_by_priority else config.retry_percent)
+        start = 0 if is_by_priority else start
         if is_retry_first:
             yield from retries
         if request.queue_id >= 0:
@@ -339,6 +347,14 @@ class PopOperation:
                 yield request.topic, (start + step) % count
         if not is_retry_first:
             yield from retries
+
+    def _is_by_priority(self, request: PopRequest, chance: int) -> bool:
+        """Tell whether the highest queues come first: in a topic of that type, in the share that its group wants."""
+        topic, group = self._tables.topics.get(request.topic), self._tables.groups.get(request.consumer_group)
+        if topic is None or topic.attributes.get(MESSAGE_TYPE) != _PRIORITY:
+            return False
+        share = None if group is None else parse_int64(group.attributes.get(_PRIORITY_FACTOR, ""))
+        return chance < (_CHANCES if share is None else share)
 
     def _retry_queues(self, request: PopRequest, start: int) -> Iterator[tuple[str, int]]:
         config = self._settings.config.pop

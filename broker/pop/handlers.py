@@ -1,4 +1,4 @@
-"""The adapter of the wire for POP: requests 200050, 200051, 200053 to 200055 and 200151, and their answers."""
+"""The adapter of the wire for POP: requests 200050 to 200055 and 200151, and their answers."""
 
 import base64
 import binascii
@@ -19,6 +19,7 @@ from ...remoting.headers.pop import (
     LeaseReply,
     NotificationHeader,
     NotificationReply,
+    PeekHeader,
     PollingInfoHeader,
     PollingInfoReply,
     PopHeader,
@@ -30,6 +31,7 @@ from ..settings.refusal import Refusal
 from .acks import AckOperation, BatchAck, Changed
 from .check_points import LeaseKey
 from .handing_out import ORDERED, PopOperation, Popped
+from .peeking import PeekOperation
 from .waiting import PopWaiting, WaitKey
 
 _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
@@ -42,6 +44,7 @@ _read_pop = header_reader(PopHeader)
 _read_ack = header_reader(AckHeader)
 _read_change = header_reader(ChangeLeaseHeader)
 _read_notification = header_reader(NotificationHeader)
+_read_peek = header_reader(PeekHeader)
 _read_polling = header_reader(PollingInfoHeader)
 
 
@@ -49,9 +52,15 @@ class PopHandlers:
     """Answers consumers that pop; ``own_name`` is the broker's."""
 
     def __init__(
-        self, pops: PopOperation, acks: AckOperation, waiting: PopWaiting, own_name: Callable[[], str]
+        self,
+        pops: PopOperation,
+        peeks: PeekOperation,
+        acks: AckOperation,
+        waiting: PopWaiting,
+        own_name: Callable[[], str],
     ) -> None:
         self._pops = pops
+        self._peeks = peeks
         self._acks = acks
         self._waiting = waiting
         self._own_name = own_name
@@ -62,6 +71,17 @@ class PopHandlers:
         outcome = self._pops.pop(_read_pop(command), connection.remote_address)
         outcome.encode = _encode_popped
         return outcome
+
+    @answers(Code.PEEK_MESSAGE)
+    def peek(self, command: Command, connection: Connection) -> Command:
+        """Show messages that stay where they are."""
+        peeked = self._peeks.peek(_read_peek(command), connection.remote_address)
+        if isinstance(peeked, Refusal):
+            return Command.response(peeked.code, peeked.remark, PopReply())
+        reply = PopReply(rest=peeked.rest)
+        if not peeked.records:
+            return Command.response(ResponseCode.PULL_NOT_FOUND, _NOTHING, reply)
+        return Command.response(ResponseCode.SUCCESS, _FOUND, reply, b"".join(peeked.records))
 
     @answers(Code.ACK_MESSAGE)
     def acknowledge(self, command: Command, connection: Connection) -> Outcome[Refusal | None]:

@@ -45,9 +45,9 @@ def test_defaults_are_those_of_java() -> None:
 
 
 def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
-    """Only the address, the ports, which follow from one another, and what would forget topics or cost writes differ.
+    """Only the address, ports that follow from one another, what would forget topics, and what costs writes differ.
 
-    Leases are kept in memory (``docs/decisions/leases.md``): a kill loses none of them, and either broker reads the log.
+    Leases are kept in memory (``docs/decisions/leases.md``): a kill loses none, and either broker reads the log.
     """
     java = json.loads((vectors / "codec" / "config-defaults.json").read_text())
     known = {
