@@ -79,9 +79,11 @@ class PopAnswers:
 
     def arrived(self, records: Sequence[Placed]) -> None:
         """Look at messages that have become readable."""
+        if self._tasks is None:
+            return  # of a slave, or of a broker that has not begun: it reads them when it does
         if self._pop is not None:
             self._pop.arrived(records)
-        elif self._tasks is not None and any(placed.topic == self._revive_topic for placed in records):
+        elif any(placed.topic == self._revive_topic for placed in records):
             _ = self.pop  # it reads them itself
 
     def forget_gone(self) -> None:

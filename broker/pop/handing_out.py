@@ -93,6 +93,11 @@ class Place(Protocol):
     consumer_group: str
     topic: str
     queue_id: int
+
+
+class OrderedLook(Place, Protocol):
+    """The same, and whether in order."""
+
     is_ordered: bool
     attempt_id: str | None
 
@@ -150,6 +155,12 @@ class PopValidator:
         if not self._settings.config.is_timer_wheel_enabled:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"{broker} is forbidden because timerWheelEnable is false")
         return None
+
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not look at a topic or a queue, None if it may."""
+        if not self._settings.config.permission & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("peeking message"))
+        return self.refuse_place(request, consumer)
 
     def refuse_place(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
         """Return why a group may not have anything of a topic or a queue, None if it may."""
@@ -256,7 +267,7 @@ class PopOperation:
 
     def notify(self, request: NotificationRequest, consumer: tuple[str, int]) -> Outcome[bool | Refusal | None]:
         """Tell whether there is something for a group, or wait for it; None says that there is no room to wait."""
-        refusal = self._validator.refuse_place(request, consumer)
+        refusal = self._validator.refuse_look(request, consumer)
         if refusal is not None:
             return Outcome(refusal, is_settled=True)
         has_message = self._has_message(request)
@@ -271,7 +282,11 @@ class PopOperation:
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         return self._waiting.hold(Waiting(key, look_again, None), delay_ms) or Outcome(None, is_settled=True)
 
-    def _has_message(self, request: Place) -> bool:
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not know how a topic or a queue stands, None if it may."""
+        return self._validator.refuse_look(request, consumer)
+
+    def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group
         for topic, queue_id in self._places(request):
             if request.is_ordered and self._is_blocked(request, topic, queue_id):
@@ -284,7 +299,7 @@ class PopOperation:
                 return True
         return False
 
-    def _is_blocked(self, request: Place, topic: str, queue_id: int) -> bool:
+    def _is_blocked(self, request: OrderedLook, topic: str, queue_id: int) -> bool:
         place = OrderedPlace(topic, request.consumer_group, queue_id)
         return self._ordered.blocked_until_ms(place, Attempt(request.attempt_id, 0)) is not None
 

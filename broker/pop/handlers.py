@@ -9,7 +9,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, RETRY_V1, RETRY_V2, format_offsets, format_start_offsets, read_topic
-from ...remoting.bodies.body import decode_body
+from ...remoting.bodies.body import decode_body_if_any
 from ...remoting.bodies.pop import BatchAckBody, BatchAckEntry
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode as Code
@@ -93,8 +93,8 @@ class PopHandlers:
     @answers(Code.BATCH_ACK_MESSAGE)
     def acknowledge_batches(self, command: Command, _connection: Connection) -> Command | Outcome[Refusal | None]:
         """Be done with messages of several leases."""
-        body = decode_body(BatchAckBody, command.body) if command.body else BatchAckBody()
-        if not body.acks:
+        body = decode_body_if_any(BatchAckBody, command.body)
+        if body is None or not body.acks:
             return Command.response(ResponseCode.NO_MESSAGE)
         try:
             batches = [self._batch_of(entry) for entry in body.acks]
@@ -127,9 +127,12 @@ class PopHandlers:
         return outcome
 
     @answers(Code.POLLING_INFO)
-    def count_waiting(self, command: Command, _connection: Connection) -> Command:
+    def count_waiting(self, command: Command, connection: Connection) -> Command:
         """Tell how many requests wait."""
         header = _read_polling(command)
+        refusal = self._pops.refuse_look(header, connection.remote_address)
+        if refusal is not None:
+            return Command.response(refusal.code, refusal.remark, PollingInfoReply(polling_num=0))
         count = self._waiting.count(WaitKey(header.topic, header.consumer_group, header.queue_id))
         return Command.response(ResponseCode.SUCCESS, _UNSET, PollingInfoReply(polling_num=count))
 
@@ -140,6 +143,8 @@ def _read_bits(text: str) -> list[int]:
     Raises:
         DecodeError: It is no base64, or longer than any lease.
     """
+    if not text:
+        raise DecodeError("an acknowledgement has no bits")
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

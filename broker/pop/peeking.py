@@ -11,10 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
-from ...common.codes import ResponseCode
-from ...common.names import PERM_READ, pop_retry_topics
+from ...common.names import pop_retry_topics
 from ...store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
 from ...store.message_store import MessageStore
 from ..group.filters import TAKES_ALL
@@ -38,14 +35,6 @@ class PeekRequest(Protocol):
     topic: str
     queue_id: int
     max_messages: int
-
-
-class _Place(msgspec.Struct):
-    consumer_group: str
-    topic: str
-    queue_id: int
-    is_ordered: bool = False
-    attempt_id: str | None = None
 
 
 class Peeked(NamedTuple):
@@ -79,10 +68,7 @@ class PeekOperation:
 
     def peek(self, request: PeekRequest, consumer: tuple[str, int]) -> Peeked | Refusal:
         """Return what would be handed out next."""
-        if not self._settings.config.permission & PERM_READ:
-            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("peeking message"))
-        place = _Place(request.consumer_group, request.topic, request.queue_id)
-        refusal = self._validator.refuse_place(place, consumer)
+        refusal = self._validator.refuse_look(request, consumer)
         if refusal is not None:
             return refusal
         records: list[memoryview] = []

@@ -64,5 +64,5 @@ class RequestModeBody(msgspec.Struct, rename="camel", kw_only=True):
 
     topic: str
     consumer_group: str
-    mode: str | None = None
+    mode: Literal["PULL", "POP"] | None = None
     pop_share_queue_num: Int32 = 0

@@ -177,11 +177,9 @@ ACKS = {
     "offset": ["3", "4"],
 }
 ORDERED_ACK = {**ACK, "extraInfo": HANDLE.replace(" 0 0 broker", " 999 0 broker")}
-NOTIFICATION = {
-    key: text for key, text in POP.items() if key not in ("maxMsgNums", "invisibleTime", "initMode", "expType", "exp")
-}
-POLLING_INFO = {"consumerGroup": "GID-pops", **QUEUE}
-PEEK = {"consumerGroup": "GID-pops", **QUEUE, "maxMsgNums": "2"}
+LOOK = {"consumerGroup": "GID-looks", **QUEUE}
+NOTIFICATION = {**LOOK, "pollTime": "0", "bornTime": "0", "order": "false", "attemptId": "attempt"}
+PEEK = {**LOOK, "maxMsgNums": "2"}
 BATCH_ACK: dict[str, Any] = {
     "brokerName": "broker-a",
     "acks": [
@@ -387,7 +385,7 @@ BROKER = [
     Sample(Code.CHANGE_MESSAGE_INVISIBLETIME, {**ORDERED_ACK, "invisibleTime": "1000"}, values=ACKS),
     Sample(Code.BATCH_ACK_MESSAGE, {}, BATCH_ACK),
     Sample(Code.NOTIFICATION, NOTIFICATION),
-    Sample(Code.POLLING_INFO, POLLING_INFO),
+    Sample(Code.POLLING_INFO, LOOK),
     Sample(Code.PEEK_MESSAGE, PEEK, values={"maxMsgNums": ["0", "33"]}),
     Sample(Code.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
     Sample(Code.SET_MESSAGE_REQUEST_MODE, {}, REQUEST_MODE),
