@@ -61,7 +61,7 @@ BROKER: Final = [
         "an acknowledgement has the bits '12', which are no base64",
     ),
     Deviation(
-        "A way to get messages that is none of the two is pulling; Java takes other texts for none, and fails on the rest.",
+        "A way to get messages that is none of the two is pulling; Java takes other texts so, and fails on the rest.",
         r"401 body: \$\.mode (?:number|boolean|list|object)",
         0,
     ),
