@@ -8,13 +8,15 @@ Rules
     3. A change makes a lease of the message alone, which begins at its own offset, and acknowledges it in the old one.
        The log has it before the old one lets go of it, since the group's offset may be behind it already.
     4. A lease that is over takes no change: its messages are on their way to the retry topic. One that nobody knows
-       here may be from before a start, so it does; the log pairs what belongs together.
+       here does if it is from before the start, as the log pairs what belongs together; else it is another group's, or
+       all of it is acknowledged.
     5. A handle of an ordered read speaks of the queue's batch (``ordered_batches.py``); the group's offset follows it.
        What lies before that offset is done already. A change there tells how long the message stays invisible since it
        was handed out.
     6. The broker of a handle is not looked at: brokers of one name have followed each other.
 """
 
+import enum
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
@@ -54,11 +56,25 @@ class BatchAck(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The lease that a message has now."""
+    """The lease that a message has now; without effect, its old one was over."""
 
     popped_at_ms: int
     invisible_ms: int
     revive_queue_id: int
+    has_effect: bool = True
+
+
+class HandleState(enum.Enum):
+    """What a handle is worth."""
+
+    RUNNING = enum.auto()
+    """Its message is with the consumer."""
+    DONE = enum.auto()
+    """Its message is acknowledged already, as far as anybody knows."""
+    OVER = enum.auto()
+    """Its message comes again, or has."""
+    NOTHING = enum.auto()
+    """It speaks of no message that was handed out."""
 
 
 class OrderedAcks:
@@ -101,10 +117,25 @@ class OrderedAcks:
         """Have a message visible again at another time."""
         place, now_ms = OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id), self._now_ms()
         if ack.queue_offset < self._committed(place):
-            return Changed(0, 0, 0)
+            return Changed(0, 0, 0, has_effect=False)
         self._batches.change(place, ack.queue_offset, popped_at_ms, now_ms + invisible_ms)
         self._wake_if_free(place)
         return Changed(popped_at_ms, now_ms + invisible_ms - popped_at_ms, ORDERED)
+
+    def state(self, place: OrderedPlace, handle: PopHandle) -> HandleState:
+        """Tell what a handle is worth."""
+        batch = self._batches.find(place)
+        if handle.queue_offset < self._committed(place):
+            return HandleState.DONE
+        if batch is None or batch.popped_at_ms != handle.popped_at_ms:
+            return HandleState.OVER
+        if handle.queue_offset not in batch.queue_offsets:
+            return HandleState.NOTHING
+        if batch.is_acked(batch.queue_offsets.index(handle.queue_offset)):
+            return HandleState.DONE
+        until_ms = batch.visible_at_ms.get(handle.queue_offset, handle.ends_at_ms)
+        is_running = until_ms > self._now_ms() or self._batches.keeper_ms(place, batch) > 0
+        return HandleState.RUNNING if is_running else HandleState.OVER
 
     def _committed(self, place: OrderedPlace) -> int:
         return self._offsets.committed(place.group, place.topic, place.queue_id) or 0
@@ -136,6 +167,7 @@ class AckOperation:
         self._ordered = ordered
         self._log = log
         self._own = own  # the broker's name, and how many revive queues it has
+        self._began_at_ms = log.now_ms()
 
     def __repr__(self) -> str:
         return f"<AckOperation {self._leases!r}>"
@@ -179,8 +211,8 @@ class AckOperation:
         while self._leases.find(key) is not None:  # the log would take them for one
             key = key._replace(popped_at_ms=key.popped_at_ms + 1)
         changed = Changed(key.popped_at_ms, invisible_ms, handle.revive_queue_id)
-        if known is not None and (known.is_over or ack.queue_offset not in known.open_offsets):
-            return Outcome(changed, is_settled=True)
+        if not self._may_change(known, old, ack.queue_offset):
+            return Outcome(changed._replace(has_effect=False), is_settled=True)
         new = Lease(
             key=key,
             invisible_ms=invisible_ms,
@@ -191,6 +223,29 @@ class AckOperation:
         outcome: Outcome[Refusal | Changed | None] = Outcome()
         self._revival.replace(old, new, lambda is_stored: outcome.answer_with(changed if is_stored else None))
         return outcome
+
+    def state(self, ack: AckRequest) -> HandleState:
+        """Tell what a handle is worth, for who has to say more than Java does."""
+        handle = self._check(ack, ("", 0), past_end=0)
+        if isinstance(handle, Refusal) or handle.queue_offset != ack.queue_offset:
+            return HandleState.NOTHING
+        if handle.revive_queue_id == ORDERED:
+            return self._ordered.state(OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id), handle)
+        lease = self._leases.find(self._lease_of(ack, handle).key)
+        if lease is None:
+            is_over = handle.ends_at_ms <= self._log.now_ms()
+            is_of_this_life = handle.popped_at_ms >= self._began_at_ms
+            return HandleState.OVER if is_over else HandleState.DONE if is_of_this_life else HandleState.RUNNING
+        if ack.queue_offset not in lease.queue_offsets:
+            return HandleState.NOTHING
+        if ack.queue_offset not in lease.open_offsets:
+            return HandleState.DONE
+        return HandleState.OVER if lease.is_over else HandleState.RUNNING
+
+    def _may_change(self, known: Lease | None, named: Lease, queue_offset: int) -> bool:
+        if known is None:
+            return named.key.popped_at_ms < self._began_at_ms
+        return not known.is_over and queue_offset in known.open_offsets
 
     def _acknowledge(self, acks: Iterable[tuple[Lease, list[int]]]) -> Outcome[Refusal | None]:
         has_appended = False

@@ -39,7 +39,7 @@ from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import MESSAGE_TYPE
 from .check_points import LeaseKey
-from .leases import Lease, LeaseQueue, Leases
+from .leases import Lease, LeaseKeeper, LeaseQueue, Leases
 from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
 from .revival import PopTables, Revival
 from .waiting import EARLY_MS, PopWaiting, Waiting, WaitKey
@@ -188,10 +188,11 @@ class PopValidator:
 class _Taking:
     """What one request has been given so far."""
 
-    def __init__(self, request: PopRequest, wanted: PullFilter, popped: Popped) -> None:
+    def __init__(self, request: PopRequest, wanted: PullFilter, popped: Popped, keeper: LeaseKeeper | None) -> None:
         self.request = request
         self.wanted = wanted
         self.popped = popped
+        self.keeper = keeper
 
     @property
     def room(self) -> int:
@@ -208,6 +209,7 @@ class _Taking:
             queue_offsets=offsets,
             end_offset=result.next_offset,
             revive_queue_id=popped.revive_queue_id,
+            keeper=self.keeper,
         )
 
 
@@ -242,18 +244,20 @@ class PopOperation:
     def __repr__(self) -> str:
         return f"<PopOperation {self._leases!r}>"
 
-    def pop(self, request: PopRequest, consumer: tuple[str, int]) -> Outcome[Popped | Refusal]:
-        """Hand out what there is, or wait for it."""
+    def pop(
+        self, request: PopRequest, consumer: tuple[str, int], keeper: LeaseKeeper | None = None
+    ) -> Outcome[Popped | Refusal]:
+        """Hand out what there is, or wait for it; ``keeper`` keeps what is handed out."""
         wanted = self._validator.validate(request, consumer)
         if isinstance(wanted, Refusal):
             return Outcome(wanted, is_settled=True)
-        popped = self._take(request, wanted)
+        popped = self._take(request, wanted, keeper)
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         if popped.records or request.poll_ms <= 0:
             self._wake_next(key, popped)
             return Outcome(popped, is_settled=True)
         request.born_at_ms = request.born_at_ms or self._now_ms()
-        again = partial(self._pop_again, request, consumer)
+        again = partial(self._pop_again, request, consumer, keeper)
         held = Waiting(key, again, wanted.accepts_arrival)
         delay_ms = request.born_at_ms + request.poll_ms - EARLY_MS - self._now_ms()
         outcome = self._waiting.hold(held, delay_ms)
@@ -312,11 +316,13 @@ class PopOperation:
             is_named = name == request.topic and request.queue_id >= 0
             yield from ((name, queue_id) for queue_id in ([request.queue_id] if is_named else range(count)))
 
-    def _pop_again(self, request: PopRequest, consumer: tuple[str, int], *, is_last: bool) -> Popped | Refusal | None:
+    def _pop_again(
+        self, request: PopRequest, consumer: tuple[str, int], keeper: LeaseKeeper | None, *, is_last: bool
+    ) -> Popped | Refusal | None:
         wanted = self._validator.validate(request, consumer)
         if isinstance(wanted, Refusal):
             return wanted
-        popped = self._take(request, wanted)
+        popped = self._take(request, wanted, keeper)
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         if not popped.records and not is_last:
             self._wake_when_free(key, popped)
@@ -332,12 +338,12 @@ class PopOperation:
         if popped.records and popped.rest > 0:
             self._waiting.wake_one(key)
 
-    def _take(self, request: PopRequest, wanted: PullFilter) -> Popped:
+    def _take(self, request: PopRequest, wanted: PullFilter, keeper: LeaseKeeper | None) -> Popped:
         revive_queue = ORDERED
         if not request.is_ordered:
             revive_queue = self._next_revive_queue % self._settings.config.revive_queues
             self._next_revive_queue += 1
-        taking = _Taking(request, wanted, Popped(self._now_ms(), request.invisible_ms, revive_queue))
+        taking = _Taking(request, wanted, Popped(self._now_ms(), request.invisible_ms, revive_queue), keeper)
         read = self._read_ordered if request.is_ordered else self._read
         for topic, queue_id in self._order(request):
             read(taking, LeaseQueue(request.consumer_group, topic, queue_id))
@@ -415,7 +421,7 @@ class PopOperation:
         start_offset, result = self._read_inside(queue, start_offset, taking)
         if result.records:
             offsets = [int.from_bytes(record[20:28], "big") for record in _split(result.records)]
-            counts = self._ordered.hand_out(place, offsets, attempt)
+            counts = self._ordered.hand_out(place, offsets, attempt, taking.keeper)
             self._tables.offsets.commit(*queue, start_offset)
             kind = retry_kind(queue.topic)
             popped.queues.append(PoppedQueue(kind, queue.queue_id, start_offset, offsets))

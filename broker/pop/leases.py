@@ -21,6 +21,8 @@ Rules
     7. A lease of which everything is acknowledged is forgotten at once. If the log has it, its check point comes out of
        the timer as that of a stranger, and meets its acknowledgements there.
     8. Leases of a queue end without a word when the group is set elsewhere in it.
+    9. A lease with a keeper does not end as long as that one wants it: its consumer lives and works. The log is not
+       told: after a kill, what was handed out comes again when its first time is over.
 
 It knows no store and no loop: who calls it does what it says.
 """
@@ -60,6 +62,14 @@ class LeaseQueue(NamedTuple):
     queue_id: int
 
 
+class LeaseKeeper(Protocol):
+    """Keeps leases for a consumer while it lives."""
+
+    def extend_ms(self, popped_at_ms: int) -> int:
+        """Return how much longer something handed out at an instant stays with its consumer; 0 when it comes again."""
+        ...
+
+
 class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Messages of one queue that were handed out together; ``end_offset`` is where the next read begins."""
 
@@ -80,6 +90,9 @@ class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Whether nothing of it will be handed out again."""
     planned_at_ms: int = _NEVER_MS
     """When something is to be done with it."""
+    shifted_to_ms: int | None = None
+    """When it ends instead of at ``ends_at_ms``."""
+    keeper: LeaseKeeper | None = None
 
     def __repr__(self) -> str:
         state = "over" if self.is_over else f"{self.acked.bit_count()} of {len(self.queue_offsets)} acknowledged"
@@ -89,8 +102,13 @@ class Lease(msgspec.Struct, eq=False, kw_only=True):
 
     @property
     def ends_at_ms(self) -> int:
-        """When what is not acknowledged is handed out again."""
+        """When what is not acknowledged is handed out again, by its records in the log."""
         return self.key.popped_at_ms + self.invisible_ms
+
+    @property
+    def over_at_ms(self) -> int:
+        """When what is not acknowledged is handed out again."""
+        return self.ends_at_ms if self.shifted_to_ms is None else self.shifted_to_ms
 
     @property
     def queue(self) -> LeaseQueue:
@@ -244,8 +262,23 @@ class Leases:
         while len(to_store) + len(ended) < most and (due_at_ms := self.due_at_ms) is not None and due_at_ms <= now_ms:
             lease = heapq.heappop(self._events).lease
             lease.planned_at_ms = _NEVER_MS
-            (ended if lease.ends_at_ms <= now_ms else to_store).append(lease)
+            if lease.over_at_ms > now_ms:
+                to_store.append(lease)
+            elif lease.keeper is not None and (more_ms := lease.keeper.extend_ms(lease.key.popped_at_ms)) > 0:
+                lease.shifted_to_ms = now_ms + more_ms
+                self._plan(lease, lease.over_at_ms)
+            else:
+                ended.append(lease)
         return to_store, ended
+
+    def release(self, keeper: LeaseKeeper, at_ms: int) -> None:
+        """End the leases of a keeper at an instant, unless they end before."""
+        for lease in self._by_key.values():
+            if lease.keeper is keeper:
+                lease.keeper = None
+                if not lease.is_over and at_ms < lease.over_at_ms:
+                    lease.shifted_to_ms = at_ms
+                    self._plan(lease, at_ms)
 
     def take_kept(self) -> list[Lease]:
         """Return the leases of which the log knows nothing: the broker stops."""
@@ -257,7 +290,7 @@ class Leases:
             if not lease.is_stored and not lease.is_over:
                 lease.is_stored = True
                 self.kept -= 1
-                self._plan(lease, lease.ends_at_ms)
+                self._plan(lease, lease.over_at_ms)
                 self._move_on(lease.queue)
 
     def plan_again(self, leases: Iterable[Lease], at_ms: int) -> None:

@@ -17,7 +17,9 @@ Rules
        One of another batch's time has no effect, one of a message that is not in the batch is refused. What is
        acknowledged without a batch moves the offset behind it: the batch was lost with the broker.
     4. A change sets when a message is visible again.
-    5. A batch is forgotten that nobody has touched for a day, or whose topic, group or queue is gone.
+    5. A batch with a keeper (``leases.py``) blocks its queue as long as that one wants it, unless a time was set for a
+       message.
+    6. A batch is forgotten that nobody has touched for a day, or whose topic, group or queue is gone.
 
 Nothing of it is in the log, and there is no retry topic.
 """
@@ -31,6 +33,7 @@ from msgspec import field
 from ...common.java_json import Int32, Int64
 from ..group.groups import GroupTable
 from ..topic.topics import TopicTable
+from .leases import LeaseKeeper
 
 KEEP_MS: Final = 86_400_000
 REFUSED: Final = -1
@@ -115,6 +118,7 @@ class OrderedBatches:
         self._now_ms = now_ms
         self._is_there = is_there
         self._table: dict[str, dict[int, OrderedBatch]] = {}
+        self._keepers: dict[OrderedPlace, LeaseKeeper] = {}
 
     def __repr__(self) -> str:
         return f"<OrderedBatches {sum(map(len, self._table.values()))}>"
@@ -140,10 +144,32 @@ class OrderedBatches:
         batch = self.find(place)
         if batch is None or (attempt.attempt_id is not None and attempt.attempt_id == batch.attempt_id):
             return None
-        until_ms = batch.blocked_until_ms(attempt.invisible_ms)
-        return None if until_ms is None or until_ms <= self._now_ms() else until_ms
+        until_ms, now_ms = batch.blocked_until_ms(attempt.invisible_ms), self._now_ms()
+        if until_ms is None or until_ms > now_ms:
+            return until_ms
+        more_ms = self.keeper_ms(place, batch)
+        return now_ms + more_ms if more_ms > 0 else None
 
-    def hand_out(self, place: OrderedPlace, queue_offsets: Sequence[int], attempt: Attempt) -> dict[int, int]:
+    def keeper_ms(self, place: OrderedPlace, batch: OrderedBatch) -> int:
+        """Return how long its keeper still wants a batch."""
+        keeper = self._keepers.get(place)
+        return 0 if keeper is None else keeper.extend_ms(batch.popped_at_ms)
+
+    def release(self, keeper: LeaseKeeper, at_ms: int) -> list[OrderedPlace]:
+        """Have all that a keeper has visible at an instant, unless it is before; return the queues that it is about."""
+        places = [place for place, one in self._keepers.items() if one is keeper]
+        for place in places:
+            del self._keepers[place]
+            batch = self.find(place)
+            if batch is not None:
+                times = {offset: min(at_ms, batch.visible_at_ms.get(offset, at_ms)) for offset in batch.queue_offsets}
+                batch.visible_at_ms.update(times)
+                self.change_count += 1
+        return places
+
+    def hand_out(
+        self, place: OrderedPlace, queue_offsets: Sequence[int], attempt: Attempt, keeper: LeaseKeeper | None = None
+    ) -> dict[int, int]:
         """Take a new batch; return how often each of its messages has been handed out before."""
         old, now_ms = self.find(place), self._now_ms()
         before: dict[int, int] = {}
@@ -162,6 +188,9 @@ class OrderedBatches:
             attempt_id=attempt.attempt_id,
         )
         self._table.setdefault(place.pair, {})[place.queue_id] = batch
+        self._keepers.pop(place, None)
+        if keeper is not None:
+            self._keepers[place] = keeper
         self.change_count += 1
         return counts
 
@@ -185,11 +214,13 @@ class OrderedBatches:
         batch = self.find(place)
         if batch is not None and batch.popped_at_ms == popped_at_ms and queue_offset in batch.queue_offsets:
             batch.visible_at_ms[queue_offset] = visible_at_ms
+            self._keepers.pop(place, None)
             batch.touched_at_ms = self._now_ms()
             self.change_count += 1
 
     def forget(self, place: OrderedPlace) -> None:
         """Forget the batch of a queue: the group goes on elsewhere."""
+        self._keepers.pop(place, None)
         if self._table.get(place.pair, {}).pop(place.queue_id, None) is not None:
             self.change_count += 1
 
@@ -201,6 +232,7 @@ class OrderedBatches:
             for queue_id, batch in list(queues.items()):
                 if batch.touched_at_ms < since_ms or not self._is_there(topic, group, queue_id):
                     del queues[queue_id]
+                    self._keepers.pop(OrderedPlace(topic, group, queue_id), None)
             if not queues:
                 del self._table[name]
 

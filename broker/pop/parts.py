@@ -20,13 +20,14 @@ from ..topic.topic_routes import TopicRoutes
 from .acks import AckOperation, OrderedAcks
 from .assignment_handlers import AssignmentHandlers, Saving
 from .check_points import ReviveTopic
+from .giving_up import GivingUp
 from .handing_out import PopOperation, PopValidator
 from .handlers import PopHandlers
-from .leases import LeaseQueue, LeaseRules, Leases
+from .leases import LeaseKeeper, LeaseQueue, LeaseRules, Leases
 from .ordered_batches import OrderedBatches, OrderedPlace
 from .peeking import PeekOperation
 from .revival import PopLog, PopTables, Revival, RevivalJob, ReviveReader
-from .waiting import PopWaiting, WaitLimits
+from .waiting import ALL_QUEUES, PopWaiting, WaitKey, WaitLimits
 
 
 class PopNeeds(NamedTuple):
@@ -83,6 +84,7 @@ class Pop:
             self._log,
             lambda: (name, self._revive_queues),
         )
+        self.giving_up = GivingUp(needs.scheduler, tables.topics, self._log, self.acks)
         self.handlers: dict[int, Handler] = handlers_of(
             PopHandlers(self.pops, peeks, self.acks, self.waiting, lambda: name),
             AssignmentHandlers(
@@ -118,6 +120,14 @@ class Pop:
             if placed.topic == self._needs.revive_topic and placed.queue is not None:
                 for record in placed.records():
                     self._reader.arrived(record)
+
+    def release(self, keeper: LeaseKeeper, delay_ms: int) -> None:
+        """Have what a consumer has come again after a while, at the latest: it is gone."""
+        at_ms = self._log.now_ms() + delay_ms
+        self.revival.release(keeper, at_ms)
+        for place in self.ordered.release(keeper, at_ms):
+            for queue_id in (ALL_QUEUES, place.queue_id):
+                self.waiting.wake_later(WaitKey(place.topic, place.group, queue_id), delay_ms)
 
     def forget_gone(self) -> None:
         """Forget the leases of topics and groups that are gone, and answer who waits there."""

@@ -48,7 +48,7 @@ from .check_points import (
     check_point_record,
     parse_revive_record,
 )
-from .leases import RETRY_MS, Lease, LeaseQueue, Leases
+from .leases import RETRY_MS, Lease, LeaseKeeper, LeaseQueue, Leases
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
 GUARD_MS: Final = 2_000
@@ -159,6 +159,11 @@ class Revival:
         """How long nothing is due; None when nothing is planned."""
         due_at_ms = self._leases.due_at_ms
         return None if due_at_ms is None else due_at_ms - self._log.now_ms()
+
+    def release(self, keeper: LeaseKeeper, at_ms: int) -> None:
+        """End the leases of a keeper at an instant, unless they end before."""
+        self._leases.release(keeper, at_ms)
+        self.armed.set()
 
     def hand_out(self, lease: Lease) -> None:
         """Take a lease that was just given to a consumer."""
@@ -288,6 +293,8 @@ class Revival:
             message = self._log.message_at(key.topic, key.queue_id, queue_offset)
             if message is not None:
                 self._log.append_plain(_next_attempt(message, retry, lease, self._log.place.host))
+        if lease.is_stored and lease.over_at_ms < lease.ends_at_ms:
+            self._log.put_acks(lease, lease.open_offsets)  # its check point is still to come out of the timer
         return {retry} if is_new else set()
 
     def _retry_topic(self, queue: LeaseQueue) -> tuple[str, bool]:

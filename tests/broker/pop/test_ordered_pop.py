@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from javastores import VECTORS
@@ -26,10 +27,10 @@ async def topic(caller: Caller) -> None:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
-async def pop_ordered(caller: Caller, attempt: str, **fields: object) -> Command:
+async def pop_ordered(caller: Caller, attempt: str, **fields: Any) -> Command:
     """Ask for three messages."""
-    usual: dict[str, object] = {"order": True, "attemptId": attempt, "maxMsgNums": 3, "invisibleTime": 4_000}
-    return await ask_pop(caller, "T", **(usual | fields))
+    usual: dict[str, Any] = {"order": True, "attemptId": attempt, "maxMsgNums": 3, "invisibleTime": 4_000}
+    return await ask_pop(caller, **(usual | fields))
 
 
 def said(answer: Command) -> dict[str, str]:
