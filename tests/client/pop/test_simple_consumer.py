@@ -77,9 +77,10 @@ async def test_wait_for_a_message(address: str, producer: Producer) -> None:
     await producer.send(Message("T", b"first"))
     async with simple_consumer(address) as consumer:
         await consumer.ack(*await receive_all(consumer, 1))
-        waiting = asyncio.create_task(receive_all(consumer, 1))
-        await producer.send(Message("T", b"second"))
-        [message] = await waiting
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(receive_all(consumer, 1))
+            await producer.send(Message("T", b"second"))
+        [message] = waiting.result()
         assert message.body == b"second"
 
 
@@ -149,9 +150,10 @@ async def test_mistakes(own_address: str) -> None:
 async def test_unknown_topic_is_waited_for(own_address: str) -> None:
     """A topic that is made later is found while a consumer waits."""
     async with simple_consumer(own_address) as consumer, Producer("pg", own_address) as producer:
-        waiting = asyncio.create_task(receive_all(consumer, 1))
-        await producer.send(Message("T", b"x"))
-        [message] = await waiting
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(receive_all(consumer, 1))
+            await producer.send(Message("T", b"x"))
+        [message] = waiting.result()
         assert message.body == b"x"
         consumer.unsubscribe("T")
         await consumer.ack(message)
