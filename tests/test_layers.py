@@ -44,7 +44,7 @@ ORDER = {
         "admin",
         ".",
     ),
-    "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
+    "client": ("session", "group", "pop", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "proxy": ("http2", "rpc", "messages", "services", "."),
     "cli": ("verbs", "traffic", "starting", "control_port", "."),
