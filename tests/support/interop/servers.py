@@ -34,7 +34,7 @@ JAVA_SETTINGS = {
     # Until the first interval is over, the thread that keeps transaction metrics spins.
     "transactionMetricFlushInterval": "100",
 }
-READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)(?: metrics=\S+)?\n")
+READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)(?: metrics=\S+)?(?: grpc=\S+)?\n")
 
 
 class Server(Protocol):
