@@ -20,6 +20,9 @@ PROXY_BROKER_SETTINGS = JAVA_SETTINGS | {
     "enableMixedMessageType": "true",
 }
 
+# Push consumers wait for the end of their long polls before they stop.
+PROXY_SETTINGS = {"grpcClientConsumerMaxLongPollingTimeoutMillis": "5000"}
+
 
 class GrpcServer(Server, Protocol):
     """A name server, a broker and a port for gRPC on one store directory."""
@@ -56,7 +59,7 @@ class ProxyServer:
         self.driver = Driver("java-proxy", partial(java_command, options=options, tls_mode="permissive"))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         settings = {**PROXY_BROKER_SETTINGS, **settings, **({"listenPort": broker} if broker else {})}
-        proxy = {"grpcServerPort": grpc_port_of(replaced)} if replaced else {}
+        proxy = PROXY_SETTINGS | ({"grpcServerPort": grpc_port_of(replaced)} if replaced else {})
         try:
             started = self.driver.call("namesrv.start", name="ns", directory=str(self.driver.directory), port=namesrv)
             self.namesrv: str = started["address"]
