@@ -54,7 +54,7 @@ def build_admin_handlers(parts: AdminParts) -> dict[int, Handler]:
 def build_figures(parts: AdminParts) -> Figures:
     """Return what measures the broker."""
     state = parts.state
-    tables = WatchedTables(state.topics, state.groups, state.offsets, parts.members)
+    tables = WatchedTables(state.topics, state.groups, state.offsets, parts.everybody)
     looks = TopicLooks(tables, state.store, parts.statistics)
     return Figures(_runtime_info(parts), state.settings, tables, parts.long_polling, parts.own_address, looks)
 
@@ -74,11 +74,11 @@ def _build_reports(
         state.topics,
         state.groups,
         state.offsets,
-        parts.members,
+        parts.everybody,
         parts.own_address,
     )
     named = NamedStatistics(parts.statistics, parts.config.cluster_name)
-    return reports, ConnectionReports(parts.members, system_topics), StatisticsReports(named)
+    return reports, ConnectionReports(parts.everybody, system_topics), StatisticsReports(named)
 
 
 def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
@@ -111,7 +111,7 @@ def _build_offset_reports(parts: AdminParts) -> tuple[OffsetReports, OffsetCopie
     return (
         OffsetReports(state.store, state.topics, state.offsets, name, parts.clock.now_ms),
         OffsetCopies(state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save),
-        QueueEntryReports(state.store, parts.members, state.filters),
+        QueueEntryReports(state.store, parts.everybody, state.filters),
     )
 
 
@@ -123,6 +123,6 @@ def _build_member_questions(
     return (
         MemberQuestions(calls, members),
         DirectConsumption(calls, state.store, state.topics, state.groups, name),
-        GroupReports(members, state.offsets, parts.clock, parts.own_address),
+        GroupReports(parts.everybody, state.offsets, parts.clock, parts.own_address),
         GroupForbidding(state.groups, parts.cleaning, state.saving.run_once),
     )

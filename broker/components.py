@@ -33,7 +33,7 @@ from .delay.timer_messages import TimerRequests
 from .group.filters import FilterSelection
 from .group.groups import GroupTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
-from .group.members import Members, RegisterCounts
+from .group.members import EveryMember, Members, RegisterCounts
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
@@ -51,7 +51,7 @@ from .settings.config import BrokerConfig
 from .topic.registration import Registration
 from .topic.topics import TopicTable
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
-from .transaction.checks import CheckRules, GiveUp, TransactionChecks
+from .transaction.checks import CheckRules, GiveUp, ProducerLink, TransactionChecks
 from .transaction.end_transaction import EndTransaction, ResumeCheck
 from .transaction.handlers import TransactionCheckSender, TransactionHandlers
 from .transaction.transactions import Transactions
@@ -106,10 +106,11 @@ class Components:
         self.long_polling = LongPolling(clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
         self._members = Members[Connection](lambda: store.log_max_offset)
+        self._guests = Members[ProducerLink](lambda: store.log_max_offset)
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
         self._check_job: CheckJob | None = None
-        self._check_sender = TransactionCheckSender(self._members, config.broker_name)
+        self._check_sender = TransactionCheckSender(self._members, config.broker_name, self._guests)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
@@ -347,6 +348,7 @@ class Components:
             delay_delivery=self.delay_delivery,
             timer_delivery=self.timer_delivery,
             members=self._members,
+            everybody=EveryMember(self._members, self._guests),
             statistics=self._statistics,
             own_address=self._own_address,
             replication=self.replication,
@@ -369,7 +371,7 @@ class Components:
             groups=state.groups,
             offsets=state.offsets,
             make_known=self.registration.make_known,
-            members=self._members,
+            guests=self._guests,
             filters=self._filters,
             sends=self._send_operations,
             send_backs=self._send_backs,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.clock import Clock
-from ..remoting.transport.connection import Connection
 from ..store.message_store import MessageStore
 from .group.filters import FilterSelection
 from .group.groups import GroupTable, OffsetTable
@@ -19,6 +18,7 @@ from .send.send import SendOperations
 from .send.send_back import SendBackOperation
 from .settings.live import LiveSettings
 from .topic.topics import TopicTable
+from .transaction.checks import ProducerLink
 from .transaction.end_transaction import EndTransaction
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class BrokerOperations(NamedTuple):
     """The operations, and the tables that they work on.
 
     ``pop`` returns what the broker has of POP, which is built at the first call. ``make_known`` has topics saved and
-    told to the name servers, and calls back when that is done.
+    told to the name servers, and calls back when that is done. ``guests`` are the clients of other protocols, which
+    administrators see beside those of remoting.
     """
 
     clock: Clock
@@ -40,7 +41,7 @@ class BrokerOperations(NamedTuple):
     groups: GroupTable
     offsets: OffsetTable
     make_known: Callable[[Sequence[str], Callable[[], object]], object]
-    members: Members[Connection]
+    guests: Members[ProducerLink]
     filters: FilterSelection
     sends: SendOperations
     send_backs: SendBackOperation

@@ -14,7 +14,7 @@ from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.timer_delivery import TimerDelivery
 from .group.filters import FilterTable
 from .group.groups import GroupTable, OffsetTable
-from .group.members import Members
+from .group.members import EveryMember, Members
 from .jobs import SaveJob
 from .outcomes.scheduler import LongPolling, Scheduler
 from .pop_answers import PopAnswers
@@ -63,6 +63,7 @@ class AdminParts(NamedTuple):
     delay_delivery: DelayedDelivery
     timer_delivery: TimerDelivery | None
     members: Members[Connection]
+    everybody: EveryMember
     statistics: BrokerStatistics
     own_address: Callable[[], str]
     replication: LogReplication

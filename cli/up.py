@@ -232,7 +232,7 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
         plan = await _make_ephemeral(plan, servers)
     members, notes = plan.members, plan.notes
     first, ready = await (plan.control(servers, plan.store) if plan.control else _start_servers(servers, clock, plan))
-    advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
+    advertised = [server for each in zip(members, ready, strict=True) for server in _advertised(*each)]
     named = dict([("namesrv", first.address), *_name_addresses(members, ready)])
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
     masters = [address for member, address in zip(members, brokers, strict=True) if not member.is_slave]
@@ -296,9 +296,8 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     several = len(plan.members) > 1
     names = ", ".join(each.title for each in plan.members)
     yield f"{directory}, in a directory for each broker: {names}" if several else directory
-    yield f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
-    if "grpc" in named:
-        yield f"clients of RocketMQ 5 connect to {named['grpc'].replace(',', ';')}"
+    found = f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
+    yield found + (f", those of RocketMQ 5 at {named['grpc'].replace(',', ' or ')}" if "grpc" in named else "")
     program = _program()
     where = nameserver_option(instance.namesrv)
     topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
@@ -358,12 +357,15 @@ def _local_address(member: ClusterMember, ready: Mapping[str, str]) -> str:
     return format_address(local_host(member.given["bindAddress"]), int(ready["port"]))
 
 
-def _advertised(member: ClusterMember, ready: Mapping[str, str]) -> "Advertised":
+def _advertised(member: ClusterMember, ready: Mapping[str, str]) -> "Iterator[Advertised]":
+    """Yield where clients find a broker, and those of RocketMQ 5."""
     from ..remoting.transport.addresses import Advertised
 
     given, told = member.given, member.flags["advertise"]
-    bound = given["bindAddress"], int(ready["port"])
-    return Advertised(given.get("brokerIP1", "").strip(), told.port if told is not None else 0, bound)
+    host, bound_host = given.get("brokerIP1", "").strip(), given["bindAddress"]
+    yield Advertised(host, told.port if told is not None else 0, (bound_host, int(ready["port"])))
+    if "grpc" in ready:
+        yield Advertised(host, 0, (bound_host, int(ready["grpc"].rpartition(":")[2])))
 
 
 def _list_broker(member: ClusterMember, count: int) -> str:

@@ -1,6 +1,6 @@
 """The gRPC port of a broker: TLS and plain text on one port, HTTP/2, and the methods of the services.
 
-    async with GrpcPort(broker, listener, build_methods, clock):
+    async with GrpcPort(broker, listener, build_services, clock):
         ...
 
 It is entered when the first client knocks (``OnDemandPort``), since what it imports takes as long as the rest of a
@@ -11,11 +11,12 @@ every connection is closed.
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Final, Self
 
 from ..broker.server import Broker
 from ..common.clock import Clock
+from ..common.ids import Address
 from ..remoting.transport.acceptor import PortAcceptor
 from ..remoting.transport.self_signed import FILE_NAME, SelfSignedTls
 from ..remoting.transport.server import MakeServer, first_kept_descriptor
@@ -25,8 +26,10 @@ from .http2.protocol import Http2Link, Http2Service
 from .rpc.call import Methods
 from .rpc.messages import MessageLimits
 from .rpc.service import GrpcService
+from .services.services import serve_methods
 
-BuildMethods = Callable[[Broker], Methods]
+BuildServices = Callable[[Broker, Address], AbstractAsyncContextManager[Methods]]
+"""Makes what serves a broker whose port has an address; its methods are served while it is entered."""
 _ALPN: Final = ("h2",)
 
 
@@ -36,10 +39,10 @@ class GrpcPort:
     Upstream: ``GrpcServer`` of the proxy in local mode.
     """
 
-    def __init__(self, broker: Broker, listener: socket.socket, build_methods: BuildMethods, clock: Clock) -> None:
+    def __init__(self, broker: Broker, listener: socket.socket, build_services: BuildServices, clock: Clock) -> None:
         self._broker = broker
         self._listener = listener
-        self._build_methods = build_methods
+        self._build_services = build_services
         self._clock = clock
         self._links = Http2Links(clock, MAX_HELD_BYTES, first_kept_descriptor)
         self._stack = AsyncExitStack()
@@ -57,16 +60,18 @@ class GrpcPort:
         broker, config = self._broker, self._broker.config
         limits = MessageLimits(max_message_bytes=config.grpc.most_message_bytes)
         end_turn = broker.operations.scheduler.end_turn
-        service = GrpcService(self._build_methods(broker), self._clock, limits, end_turn)
-        http2 = Http2Service(service.serve, service.after_batch)
+        own_address = broker.advertised.told[0], self._listener.getsockname()[1]
         http2_limits = _http2_limits(limits.max_message_bytes, config.grpc.idle_ms)
-
-        def make_link() -> Http2Link:
-            return Http2Link(http2, self._clock, http2_limits, self._links)
-
-        tls = SelfSignedTls(os.path.join(config.store.root, "config", FILE_NAME), _ALPN)
-        acceptor = PortAcceptor(self._listener, make_link, tls.context, self._clock, first_kept_descriptor)
         async with AsyncExitStack() as stack:
+            methods = await stack.enter_async_context(self._build_services(broker, own_address))
+            service = GrpcService(methods, self._clock, limits, end_turn)
+            http2 = Http2Service(service.serve, service.after_batch)
+
+            def make_link() -> Http2Link:
+                return Http2Link(http2, self._clock, http2_limits, self._links)
+
+            tls = SelfSignedTls(os.path.join(config.store.root, "config", FILE_NAME), _ALPN)
+            acceptor = PortAcceptor(self._listener, make_link, tls.context, self._clock, first_kept_descriptor)
             stack.push_async_callback(self._end_connections, service)
             await stack.enter_async_context(acceptor)
             self._stack = stack.pop_all()
@@ -94,10 +99,10 @@ def _http2_limits(most_message_bytes: int, idle_ms: int) -> Http2Limits:
     )
 
 
-def serving(broker: Broker, clock: Clock, build_methods: BuildMethods | None = None) -> MakeServer:
+def serving(broker: Broker, clock: Clock) -> MakeServer:
     """Return what serves a broker over a socket that listens."""
 
-    def build(broker: Broker) -> Methods:
-        return {} if build_methods is None else build_methods(broker)
+    def build(broker: Broker, own_address: Address) -> AbstractAsyncContextManager[Methods]:
+        return serve_methods(broker.operations, own_address)
 
     return lambda listener: GrpcPort(broker, listener, build, clock)

@@ -46,7 +46,7 @@ ORDER = {
     ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
-    "proxy": ("http2", "rpc", "messages", "."),
+    "proxy": ("http2", "rpc", "messages", "services", "."),
     "cli": ("verbs", "traffic", "starting", "control_port", "."),
     "testing": ("views", "faults", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
@@ -55,7 +55,7 @@ WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
-        *("registration", "components", "admin_components", "operations", "parts", "ports", "role", "server"),
+        *("registration", "components", "admin_components", "parts", "ports", "role", "server"),
         *("ha_client", "ha_server", "master_requests", "peer_handlers", "slave_handlers", "slave_link"),
         "table_handlers",
     }

@@ -33,7 +33,7 @@ from ...remoting.headers.offset import ResetOffsetHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ..group.groups import MAX_FORBIDDEN, GroupTable, OffsetTable
-from ..group.members import Members
+from ..group.members import EveryMember, Members
 from ..settings.refusal import Refusal
 from ..topic.topics import TopicTable
 from .cleaning import CleaningJob
@@ -48,7 +48,7 @@ class GroupReports:
     """Answers who produces and what groups consume."""
 
     def __init__(
-        self, members: Members[Connection], offsets: OffsetTable, clock: Clock, own_address: Callable[[], str]
+        self, members: EveryMember, offsets: OffsetTable, clock: Clock, own_address: Callable[[], str]
     ) -> None:
         self._members = members
         self._offsets = offsets

@@ -26,7 +26,7 @@ from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ..group.filters import FilterTable
 from ..group.groups import GroupTable, OffsetTable
-from ..group.members import Members
+from ..group.members import EveryMember, Members
 from ..topic.topics import TopicTable
 from .cleaning import CleaningJob
 from .handlers import answer_when_done, answer_when_saved
@@ -143,7 +143,7 @@ class OffsetCopies:
 class QueueEntryReports:
     """Shows what stands in queues."""
 
-    def __init__(self, store: MessageStore, members: Members[Connection], filters: FilterTable) -> None:
+    def __init__(self, store: MessageStore, members: EveryMember, filters: FilterTable) -> None:
         self._store = store
         self._members = members
         self._filters = filters

@@ -51,7 +51,7 @@ from ...remoting.headers.client import (
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ..group.groups import GroupTable, OffsetTable
-from ..group.members import Member, Members
+from ..group.members import EveryMember, Member, MemberLink
 from ..topic.topics import TopicTable
 from .named_statistics import NamedStatistics
 from .progress import Progress
@@ -70,7 +70,7 @@ class ProgressReports:
         topics: TopicTable,
         groups: GroupTable,
         offsets: OffsetTable,
-        members: Members[Connection],
+        members: EveryMember,
         own_address: Callable[[], str],
     ) -> None:
         self._progress = progress
@@ -154,7 +154,7 @@ class ProgressReports:
 class ConnectionReports:
     """Answers who is connected."""
 
-    def __init__(self, members: Members[Connection], system_topics: Iterable[str]) -> None:
+    def __init__(self, members: EveryMember, system_topics: Iterable[str]) -> None:
         self._members = members
         self._system_topics = sorted(system_topics)
 
@@ -211,7 +211,7 @@ class StatisticsReports:
         return _success(told)
 
 
-def _connections(members: Mapping[Connection, Member]) -> list[ClientConnection]:
+def _connections(members: Mapping[MemberLink, Member]) -> list[ClientConnection]:
     return [
         ClientConnection(
             client_addr=connection.peer,

@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import is_
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ from ...common.metadata import TopicConfig
 from ...store.consumequeue.queue_reader import QueueSpan
 from ...store.message_store import MessageStore
 from ..group.groups import GroupTable, OffsetTable
-from ..group.members import Members
+from ..group.members import EveryMember
 from ..outcomes.queue_counts import total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
@@ -213,7 +213,7 @@ class WatchedTables(Struct, frozen=True):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
-    members: Members[Any]
+    members: EveryMember
 
 
 class TopicLooks:

@@ -46,6 +46,10 @@ class GroupTable:
         """Return the names of all groups."""
         return list(self._groups)
 
+    def known(self, name: str) -> SubscriptionGroupConfig | None:
+        """Return a group that is there."""
+        return self._groups.get(name)
+
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """Return a group, created with the defaults when it is unknown and may be."""
         group = self._groups.get(name)

@@ -19,9 +19,10 @@ Pure: time is an argument; connections are only compared and handed back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...common.subscriptions.subscription import Subscription
 from ..outcomes.queue_counts import QueueCounts, count_by_queue
@@ -246,6 +247,52 @@ class Members(Generic[LinkT]):
     def _all_members(self) -> Iterator[dict[LinkT, Member]]:
         yield from (group.members for group in self._consumers.values())
         yield from self._producers.values()
+
+
+class MemberLink(Protocol):
+    """What administrators see of a member's connection."""
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from."""
+        ...
+
+
+class EveryMember:
+    """Members of remoting and of other protocols together, as administrators see them; both may be in one group."""
+
+    def __init__(self, *tables: Members[Any]) -> None:
+        self._tables = tables
+
+    def __repr__(self) -> str:
+        return f"<EveryMember of {self._tables}>"
+
+    def consumer_group(self, name: str) -> ConsumerGroup[MemberLink] | None:
+        """Return a group that has members; what they share is what the first protocol says."""
+        groups: list[ConsumerGroup[MemberLink]] = [
+            group for table in self._tables if (group := table.consumer_group(name)) is not None
+        ]
+        if len(groups) < 2:
+            return groups[0] if groups else None
+        members = {link: member for group in groups for link, member in group.members.items()}
+        subscriptions = {topic: one for group in reversed(groups) for topic, one in group.subscriptions.items()}
+        return replace(groups[0], members=members, subscriptions=subscriptions)
+
+    def producer_group(self, name: str) -> Mapping[MemberLink, Member]:
+        """Return the members of a producer group."""
+        return {link: member for table in self._tables for link, member in table.producer_group(name).items()}
+
+    def producer_groups(self) -> Mapping[str, Mapping[MemberLink, Member]]:
+        """Return the members of all producer groups."""
+        return {name: self.producer_group(name) for table in self._tables for name in table.producer_groups()}
+
+    def groups_subscribed_to(self, topic: str) -> list[str]:
+        """Return the consumer groups whose members subscribe to a topic."""
+        return [name for table in self._tables for name in table.groups_subscribed_to(topic)]
+
+    def consumer_group_names(self) -> list[str]:
+        """Return the consumer groups that have members."""
+        return list({name: None for table in self._tables for name in table.consumer_group_names()})
 
 
 def _groups_with(link: LinkT, groups: Mapping[str, Mapping[LinkT, Member]]) -> tuple[str, ...]:

@@ -36,11 +36,12 @@ from ...common.names import HALF_TOPIC
 from ...common.properties import (
     CHECK_IMMUNITY_TIME,
     PRODUCER_GROUP,
+    REAL_QUEUE_ID,
     REAL_TOPIC,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
 )
-from ...common.record import NewRecord, Record, decode_record
+from ...common.record import NewRecord, Record, decode_record, encode_record
 from ...store.consumequeue.appended import Appended
 from .half_messages import asked_again, real_place, spared
 from .transactions import Transactions
@@ -54,6 +55,24 @@ class CheckRequest(NamedTuple):
     stored_at_ms: int
 
 
+class ProducerLink(Protocol):
+    """A producer that is asked by another protocol than remoting."""
+
+    @property
+    def peer(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much it has not taken of what it was sent."""
+        ...
+
+    def ask_transaction(self, request: CheckRequest, store_host: bytes) -> None:
+        """Ask what has become of a transaction."""
+        ...
+
+
 class CheckSender(Protocol):
     """Who asks producers."""
 
@@ -64,6 +83,24 @@ class CheckSender(Protocol):
     def ask(self, request: CheckRequest, store_host: bytes) -> None:
         """Ask a producer of the message's group, if there is one."""
         ...
+
+
+def asked_record(request: CheckRequest, store_host: bytes) -> bytes:
+    """Return the half message that somebody is asked about, as a record of its own topic and queue."""
+    copy, place = request.copy, request.place
+    own = NewRecord(
+        copy.properties[REAL_TOPIC],
+        int(copy.properties[REAL_QUEUE_ID]),
+        copy.body,
+        copy.property_text,
+        copy.properties,
+        copy.flag,
+        copy.sys_flag,
+        copy.born_at_ms,
+        copy.born_host,
+        copy.reconsume_times,
+    )
+    return encode_record(own, place.queue_offset, place.log_offset, request.stored_at_ms, store_host)
 
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}")

@@ -7,8 +7,7 @@ from ...common.errors import HeaderError
 from ...common.ids import format_offset_id
 from ...common.names import HALF_TOPIC
 from ...common.outcome import Outcome
-from ...common.properties import PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
-from ...common.record import NewRecord, encode_record
+from ...common.properties import PRODUCER_GROUP, UNIQ_KEY
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
@@ -16,7 +15,7 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ..group.members import Members
 from ..settings.refusal import Refusal
-from .checks import CheckRequest
+from .checks import CheckRequest, ProducerLink, asked_record
 from .end_transaction import RESUME_FAILED, TRANSACTION_UNAVAILABLE, UNREADABLE, EndTransaction, ResumeCheck
 
 _TRIES = 3
@@ -70,11 +69,14 @@ class TransactionCheckSender:
 
     Any producer of the group can tell, as far as the broker is concerned; they are asked in turn. Those that do not
     take what they are sent are passed over, three of them at most; if no other is there, one of them is asked all the
-    same. That nobody is there at all is said once a round, and the check counts.
+    same. That nobody is there at all is said once a round, and the check counts. ``guests`` are asked by their links.
     """
 
-    def __init__(self, members: Members[Connection], broker_name: str) -> None:
+    def __init__(
+        self, members: Members[Connection], broker_name: str, guests: Members[ProducerLink] | None = None
+    ) -> None:
         self._members = members
+        self._guests = guests or Members[ProducerLink](lambda: 0)
         self._broker_name = broker_name
         self.asked_count = 0
         """How often producers were asked."""
@@ -88,8 +90,10 @@ class TransactionCheckSender:
         """Ask a producer of the message's group, if there is one."""
         group = request.copy.properties.get(PRODUCER_GROUP, "")
         producer = self._next_producer(group)
-        if producer is not None:
+        if isinstance(producer, Connection):
             producer.send_oneway(_encode_check(request, store_host, self._broker_name))
+        elif producer is not None:
+            producer.ask_transaction(request, store_host)
         elif group not in self._absent:
             self._absent.add(group)
             _log.warning(
@@ -98,8 +102,8 @@ class TransactionCheckSender:
                 request.copy.properties.get(UNIQ_KEY),
             )
 
-    def _next_producer(self, group: str) -> Connection | None:
-        links = list(self._members.producer_group(group))
+    def _next_producer(self, group: str) -> Connection | ProducerLink | None:
+        links = [*self._members.producer_group(group), *self._guests.producer_group(group)]
         if not links:
             return None
         self.asked_count += 1
@@ -108,8 +112,8 @@ class TransactionCheckSender:
 
 
 def _encode_check(request: CheckRequest, store_host: bytes, broker_name: str) -> Command:
-    copy, place = request.copy, request.place
-    unique_key = copy.properties.get(UNIQ_KEY)
+    place = request.place
+    unique_key = request.copy.properties.get(UNIQ_KEY)
     header = CheckTransactionHeader(
         topic=HALF_TOPIC,
         half_offset=place.queue_offset,
@@ -119,18 +123,4 @@ def _encode_check(request: CheckRequest, store_host: bytes, broker_name: str) ->
         offset_message_id=format_offset_id(store_host, place.log_offset),
         broker_name=broker_name,
     )
-    # the half message, as a record of its own topic and queue
-    own = NewRecord(
-        copy.properties[REAL_TOPIC],
-        int(copy.properties[REAL_QUEUE_ID]),
-        copy.body,
-        copy.property_text,
-        copy.properties,
-        copy.flag,
-        copy.sys_flag,
-        copy.born_at_ms,
-        copy.born_host,
-        copy.reconsume_times,
-    )
-    body = encode_record(own, place.queue_offset, place.log_offset, request.stored_at_ms, store_host)
-    return Command.request(Code.CHECK_TRANSACTION_STATE, header, body)
+    return Command.request(Code.CHECK_TRANSACTION_STATE, header, asked_record(request, store_host))

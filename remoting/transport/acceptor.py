@@ -140,23 +140,24 @@ class PortAcceptor:
 
     async def _connect(self, peer: socket.socket, *, is_tls: bool) -> None:
         """Hand a connection to its protocol, behind the handshake."""
-        is_taken = False
         try:
             context = await self._tls() if is_tls else None
+        except ConfigError as error:
+            self._complain(peer, str(error))
+            peer.close()
+            return
+        except BaseException:
+            peer.close()
+            raise
+        try:  # from here on the socket is the loop's, which closes it if the handshake fails
             limit_s = PATIENCE_MS / 1000 if is_tls else None
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make_protocol, peer, ssl=context, ssl_handshake_timeout=limit_s
             )
-            is_taken = True
-        except ConfigError as error:
-            self._complain(peer, str(error))
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             self._complain(peer, f"the TLS handshake failed: {error}")
         except Exception:  # the fault boundary of a connection
             _log.exception("serving a connection failed")
-        finally:
-            if not is_taken:
-                peer.close()
 
     def _complain(self, peer: socket.socket, reason: str) -> None:
         if self._complaints.may_log():

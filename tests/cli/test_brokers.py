@@ -36,7 +36,10 @@ async def template_brokers(nameserver: str) -> dict[str, str]:
 async def test_ready_line_names_all_brokers(start: Start, tmp_path: pathlib.Path) -> None:
     """One line names them in the order of their names, routes know them, each has its directory, all stop cleanly."""
     running = start("up", "--brokers", "3", "--store", "store", *FREE_PORTS)
-    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=(127\.0\.0\.1:\d+,?\b){3}\n", running.ready)
+    assert re.fullmatch(
+        r"ready namesrv=127\.0\.0\.1:\d+( (broker|grpc)=(127\.0\.0\.1:\d+,?\b){3}){2}\n",
+        running.ready,
+    )
     names = ["broker-a", "broker-b", "broker-c"]
     addresses = running.addresses["broker"].split(",")
     assert await template_brokers(running.addresses["namesrv"]) == dict(zip(names, addresses, strict=True))

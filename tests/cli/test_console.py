@@ -23,7 +23,7 @@ def test_console_beside_a_broker(start: Start) -> None:
     """Its address is the last one of the ready line; on all addresses it has a token."""
     everywhere = "0.0.0.0"  # noqa: S104 # the case: others can reach it
     running = start("up", "--ephemeral", *FREE_PORTS, "--console-port", "0", "--host", everywhere)
-    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ console=http://\S+/\?token=\S+\n", running.ready)
+    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ grpc=\S+ console=http://\S+/\?token=\S+\n", running.ready)
     url = running.ready.rpartition("console=")[2].strip()
     assert httpx.get(url, trust_env=False, follow_redirects=True).status_code == 200
     assert httpx.get(url.partition("?")[0], trust_env=False).status_code == 403

@@ -13,7 +13,7 @@ FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 def test_metrics_beside_a_broker(start: Start) -> None:
     """Their address is in the ready line, behind the broker's; all ends at a signal."""
     running = start("up", "--ephemeral", *FREE_PORTS, "--metrics-port", "0")
-    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ metrics=http://127\.0\.0\.1:\d+/metrics\n", running.ready)
+    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ metrics=http://127\.0\.0\.1:\d+/\w+ grpc=\S+\n", running.ready)
     answer = httpx.get(running.addresses["metrics"], trust_env=False)
     assert 'rocketmq_topic_number{cluster="DefaultCluster",node_id="broker-a"' in answer.text
     assert running.stop()[0] == 0
@@ -24,7 +24,7 @@ def test_metrics_of_a_property_file(start: Start) -> None:
     given = {"metricsExporterType": "PROM", "metricsPromExporterPort": "0", "metricsPromExporterHost": "127.0.0.2"}
     pairs = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
     running = start("broker", "--ephemeral", "--broker-port", "0", *pairs)
-    assert re.fullmatch(r"ready broker=\S+ metrics=http://127\.0\.0\.2:\d+/metrics\n", running.ready)
+    assert re.fullmatch(r"ready broker=\S+ metrics=http://127\.0\.0\.2:\d+/metrics grpc=\S+\n", running.ready)
     assert httpx.get(running.addresses["metrics"], trust_env=False).status_code == 200
     assert running.stop()[0] == 0
 

@@ -70,7 +70,7 @@ def test_signal_stops_cleanly(start: Start, number: signal.Signals):
     """One ready line with both addresses, where the messages are, no more than the first lines, and 0 at a signal."""
     with hangup(signal.SIG_DFL):
         running = start("up", "--ephemeral", *FREE_PORTS)
-    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", running.ready)
+    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+( (broker|grpc)=127\.0\.0\.1:\d+){2}\n", running.ready)
     code, out, said = running.stop(number)
     assert (code, out) == (0, "")
     first, *others = said.splitlines()
@@ -164,7 +164,7 @@ async def test_broker_registers_at_each_name_server(start: Start):
     """A broker alone is known to every name server that it was given, when it is ready."""
     nameservers = [start("namesrv", "--namesrv-port", "0").addresses["namesrv"] for _ in range(2)]
     running = start("broker", "--ephemeral", "--broker-port", "0", "--namesrv", ";".join(nameservers))
-    assert re.fullmatch(r"ready broker=127\.0\.0\.1:\d+\n", running.ready)
+    assert re.fullmatch(r"ready ( (broker|grpc)=127\.0\.0\.1:\d+){2}\n", running.ready)
     for nameserver in nameservers:
         route = await find_route(nameserver, "TBW102")
         assert [data.broker_addrs for data in route.broker_datas] == [{0: running.addresses["broker"]}]
@@ -201,6 +201,7 @@ async def test_told_address_is_listened_at(start: Start, tmp_path: pathlib.Path,
     assert {part: address.rpartition(":")[0] for part, address in running.addresses.items()} == {
         "namesrv": host,
         "broker": host,
+        "grpc": host,
     }
     route = await find_route(running.addresses["namesrv"], "TBW102")
     assert [data.broker_addrs for data in route.broker_datas] == [{0: running.addresses["broker"]}]

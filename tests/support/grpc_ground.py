@@ -4,7 +4,7 @@ import asyncio
 import pathlib
 import ssl
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, NamedTuple, cast
 
 import grpc
@@ -19,6 +19,8 @@ from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.server import open_listener
 
 SERVICE = "/test.Echo"
+Client = Any
+"""A channel of ``grpc.aio``, whose types leave open what calls are of."""
 
 
 class EchoMethods:
@@ -104,11 +106,11 @@ class GrpcGround(NamedTuple):
     server: GrpcPort
     store: pathlib.Path
 
-    def open(self, **options: Any) -> grpc.aio.Channel:
+    def open(self, **options: Any) -> Client:
         """Return a client in plain text."""
         return grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=[*options.items()])
 
-    async def open_tls(self) -> grpc.aio.Channel:
+    async def open_tls(self) -> Client:
         """Return a client over TLS, which trusts what the port shows to the first that asks."""
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
         return grpc.aio.secure_channel(f"localhost:{self.port}", grpc.ssl_channel_credentials(pem.encode()))
@@ -122,10 +124,12 @@ async def serving_grpc(store: pathlib.Path, clock: Clock | None = None, **settin
     echo = EchoMethods()
     async with Broker(BrokerConfig.from_java(given), clock) as broker:
         with open_listener("127.0.0.1", 0, key="grpcServerPort") as listener:
-            async with GrpcPort(broker, listener, lambda _broker: echo.methods(), clock) as server:
+            async with GrpcPort(
+                broker, listener, lambda _broker, _address: nullcontext(echo.methods()), clock
+            ) as server:
                 yield GrpcGround(listener.getsockname()[1], echo, server, store)
 
 
-async def ask(channel: grpc.aio.Channel, name: str, message: bytes = b"", **options: Any) -> bytes:
+async def ask(channel: Client, name: str, message: bytes = b"", **options: Any) -> bytes:
     """Call a unary method."""
     return cast("bytes", await channel.unary_unary(f"{SERVICE}/{name}")(message, **options))

@@ -26,7 +26,7 @@ def test_it_returns_when_it_is_ready(command: CommandLine, tmp_path: pathlib.Pat
     """The ready line is on stdout, first lines on stderr; it has a session of its own, and logs into the store."""
     started = command("up", "--background", *options, *FREE_PORTS)
     assert started.returncode == 0, started.stderr
-    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=\S+\n", started.stdout)
+    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=\S+ grpc=\S+\n", started.stdout)
     [shown] = show_status(command, *(options[:2] if "--store" in options else ()))
     pid, log = shown["pid"], shown["log"]
     assert isinstance(pid, int)

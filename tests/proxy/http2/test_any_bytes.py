@@ -9,6 +9,7 @@ from rocketlet.proxy.http2.events import BodyReceived, ConnectionEnded, Http2Eve
 from rocketlet.proxy.http2.frames import PREFACE, FrameType, encode_frame
 from rocketlet.proxy.http2.headers import encode_headers
 from rocketlet.proxy.http2.limits import Http2Limits
+from rocketlet.proxy.http2.streams import STREAM_BYTES
 
 LIMITS = Http2Limits(max_streams=3, max_held_bytes=4_096, max_header_list_bytes=200, max_header_block_bytes=400)
 OK = encode_headers(((b":status", b"200"),))
@@ -41,7 +42,9 @@ def _serve(pieces: list[bytes]) -> tuple[list[Http2Event], bytes]:
         _answer(connection, events)
         seen += events
         out += b"".join(connection.take_output())
-        assert connection.held_bytes <= LIMITS.max_held_bytes + LIMITS.max_frame_bytes + 4 * len(BODY) * len(pieces)
+        streams_bytes = LIMITS.max_streams * (STREAM_BYTES + LIMITS.max_header_block_bytes)
+        answers_bytes = 4 * len(BODY) * len(pieces)
+        assert connection.held_bytes - streams_bytes <= LIMITS.max_held_bytes + LIMITS.max_frame_bytes + answers_bytes
     ends = [event for event in seen if isinstance(event, ConnectionEnded)]
     assert ends == (seen[-1:] if connection.is_failed else [])
     return seen, out

@@ -1,0 +1,116 @@
+"""From a call to the function that serves it, and back: messages decoded and encoded, and who calls.
+
+Rules
+
+    1. Each answer has a status. A call without a client id is answered CLIENT_ID_REQUIRED, whatever it asks.
+    2. Bytes that are no message end the call as UNKNOWN.
+    3. The language, the date and the namespace of a caller are what it says; nothing depends on them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
+
+from google.protobuf.message import DecodeError as ProtobufDecodeError
+
+from ...common.ids import Address, format_address
+from ...common.outcome import Outcome
+from ..messages import v2
+from ..messages.enums import Code
+from ..messages.statuses import status
+from ..rpc.call import Call, GrpcStatus, UnaryMethod
+
+SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
+NO_CLIENT_ID: Final = "client id cannot be empty"
+A = TypeVar("A")
+
+
+class Caller(NamedTuple):
+    """Who calls, as its metadata say."""
+
+    client_id: str
+    language: str
+    version: str
+    address: Address
+
+    @property
+    def host(self) -> str:
+        """The address of its connection."""
+        return format_address(*self.address)
+
+
+class Answer(Protocol):
+    """An answer that has a status."""
+
+    @property
+    def status(self) -> v2.Status:
+        """What has become of the request."""
+        ...
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 # protobuf's name
+        """Return its bytes."""
+        ...
+
+
+class Request(Protocol):
+    """A message that can be read."""
+
+    @classmethod
+    def FromString(cls, s: bytes, /) -> Self:  # noqa: N802 # protobuf's name
+        """Return what the bytes say."""
+        ...
+
+
+RequestT = TypeVar("RequestT", bound=Request)
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+
+def caller_of(call: Call) -> Caller:
+    """Return who calls."""
+    told: Mapping[str, str] = call.metadata
+    return Caller(
+        told.get("x-mq-client-id", "").strip(),
+        told.get("x-mq-language", ""),
+        told.get("x-mq-client-version", ""),
+        call.remote_address,
+    )
+
+
+def unary(
+    request_type: type[RequestT],
+    refusal_type: Callable[..., AnswerT],
+    serve: Callable[[RequestT, Caller, Call], AnswerT | None],
+) -> UnaryMethod:
+    """Return a method that is served by a function, which returns the answer or gives it later (``answer``).
+
+    ``refusal_type`` makes an answer of a status.
+    """
+
+    def serve_bytes(data: bytes, call: Call) -> None:
+        try:
+            request = request_type.FromString(data)
+        except ProtobufDecodeError:
+            call.finish(GrpcStatus.UNKNOWN)
+            return
+        caller = caller_of(call)
+        if not caller.client_id:
+            answer(call, refusal_type(status=status(Code.CLIENT_ID_REQUIRED, NO_CLIENT_ID)))
+            return
+        made = serve(request, caller, call)
+        if made is not None:
+            answer(call, made)
+
+    return UnaryMethod(serve_bytes)
+
+
+def answer(call: Call, made: Answer) -> None:
+    """Give the one answer of a call."""
+    call.send(made.SerializeToString())
+    call.finish()
+
+
+def when_settled(outcome: Outcome[A], then: Callable[[Outcome[A]], object]) -> None:
+    """Call with an outcome when it is settled, at once if it is."""
+    if outcome.is_settled:
+        then(outcome)
+    else:
+        outcome.on_settled = then

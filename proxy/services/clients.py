@@ -1,0 +1,199 @@
+"""The clients of the port, by client id: what they are, how they are reached, and when they are gone.
+
+Rules
+
+    1. Whatever a client calls is a sign of life. One that gives none for two minutes is gone, and so is one that says
+       so. Whoever is joined to that hears of it (``on_gone``).
+    2. The newest telemetry stream of a client is the way to reach it; that a stream ends says nothing about its client.
+    3. A client is known from its first call on. What it has said of itself, in settings or a heartbeat, makes it a
+       producer of topics or a member of a consumer group for administrators, and producers can be asked about
+       transactions. Members of classic clients do not see it, and share no queues with it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from ...broker.group.members import CLUSTERING, Client, ConsumerSpec, Members
+from ...broker.transaction.checks import CheckRequest, ProducerLink
+from ...common.clock import Clock
+from ...common.codes import VERSION
+from ...common.ids import Address, format_address
+from ...common.subscriptions.subscription import SQL92_TYPE, TAG_TYPE, Subscription
+from ..messages import v2
+from ..messages.enums import ClientType, FilterType
+from .calling import Caller
+
+EXPIRY_MS: Final = 120_000
+LOOK_MS: Final = 10_000
+CONSUMERS: Final = frozenset({ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER})
+_FROM_WHERE: Final = "CONSUME_FROM_LAST_OFFSET"
+
+
+class CommandStream(Protocol):
+    """The way to reach a client."""
+
+    def write(self, command: v2.TelemetryCommand) -> None:
+        """Send a command."""
+        ...
+
+    def end(self) -> None:
+        """End the stream."""
+        ...
+
+
+class GrpcClient(msgspec.Struct, eq=False):
+    """A client, which administrators see as a connection; what it produces and consumes is what it last said."""
+
+    client_id: str
+    address: Address
+    heard_at_ms: int
+    ask: Callable[["GrpcClient", CheckRequest, bytes], object]
+    language: str = ""
+    version: str = ""
+    settings: v2.Settings | None = None
+    stream: CommandStream | None = None
+    group: str = ""
+    topics: set[str] = msgspec.field(default_factory=set[str])
+
+    @property
+    def remote_address(self) -> Address:
+        """Where it has called from last."""
+        return self.address
+
+    @property
+    def peer(self) -> str:
+        """The same as text."""
+        return format_address(*self.address)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much it has not taken: none that counts while it has a stream."""
+        return 0 if self.stream is not None else 1 << 30
+
+    def ask_transaction(self, request: CheckRequest, store_host: bytes) -> None:
+        """Ask what has become of a transaction."""
+        self.ask(self, request, store_host)
+
+
+class ClientRegistry:
+    """Knows the clients; ``ask`` brings a question about a transaction to one of them."""
+
+    def __init__(
+        self,
+        members: Members[ProducerLink],
+        clock: Clock,
+        ask: Callable[[GrpcClient, CheckRequest, bytes], object],
+    ) -> None:
+        self._members = members
+        self._clock = clock
+        self._ask = ask
+        self._clients: dict[str, GrpcClient] = {}
+        self._gone: list[Callable[[str], object]] = []
+
+    def __repr__(self) -> str:
+        return f"<ClientRegistry of {len(self._clients)} clients>"
+
+    def __iter__(self) -> Iterator[GrpcClient]:
+        return iter(self._clients.values())
+
+    def on_gone(self, tell: Callable[[str], object]) -> None:
+        """Have it told the ids of clients that are gone."""
+        self._gone.append(tell)
+
+    def find(self, client_id: str) -> GrpcClient | None:
+        """Return the client with this id."""
+        return self._clients.get(client_id)
+
+    def is_alive(self, client_id: str) -> bool:
+        """Tell whether a client has given a sign of life in the last two minutes."""
+        client = self._clients.get(client_id)
+        return client is not None and self._clock.monotonic_ms() - client.heard_at_ms <= EXPIRY_MS
+
+    def hear(self, caller: Caller) -> GrpcClient:
+        """Return the client that calls, which is alive."""
+        now_ms, client = self._clock.monotonic_ms(), self._clients.get(caller.client_id)
+        if client is None:
+            client = GrpcClient(caller.client_id, caller.address, now_ms, self._ask)
+            self._clients[caller.client_id] = client
+        client.heard_at_ms, client.address = now_ms, caller.address
+        client.language, client.version = caller.language or client.language, caller.version or client.version
+        return client
+
+    def configure(self, client: GrpcClient, settings: v2.Settings) -> None:
+        """Take in what a client says of itself."""
+        client.settings = settings
+        if settings.WhichOneof("pub_sub") == "publishing":
+            for topic in settings.publishing.topics:
+                self.produces(client, topic.name)
+        else:
+            group = settings.subscription.group.name
+            subscriptions = {each.topic.name: _subscription(each) for each in settings.subscription.subscriptions}
+            self.consumes(client, group, ClientType(settings.client_type), subscriptions)
+
+    def produces(self, client: GrpcClient, topic: str) -> None:
+        """Note that a client produces for a topic."""
+        client.topics.add(topic)
+        self._members.join_producer(topic, _member(client), client, client.heard_at_ms)
+
+    def consumes(
+        self,
+        client: GrpcClient,
+        group: str,
+        kind: ClientType,
+        subscriptions: Mapping[str, Subscription] | None = None,
+    ) -> None:
+        """Note that a client is a member of a group; without subscriptions those that are known stay."""
+        if client.group and client.group != group:
+            self._members.leave_consumer(client.group, client)
+        client.group = group
+        consume_type = "CONSUME_PASSIVELY" if kind == ClientType.PUSH_CONSUMER else "CONSUME_ACTIVELY"
+        spec = ConsumerSpec(group, consume_type, CLUSTERING, _FROM_WHERE, subscriptions or {}, 0)
+        if subscriptions is None:
+            self._members.refresh_consumer(spec, _member(client), client, client.heard_at_ms)
+        else:
+            self._members.join_consumer(spec, _member(client), client, client.heard_at_ms)
+
+    def refresh(self, client: GrpcClient) -> None:
+        """Note a sign of life of a client where administrators look."""
+        for topic in client.topics:
+            self.produces(client, topic)
+        if client.group:
+            kind = client.settings.client_type if client.settings is not None else ClientType.PUSH_CONSUMER
+            self.consumes(client, client.group, ClientType(kind))
+
+    def terminate(self, client_id: str) -> None:
+        """Forget a client."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return
+        self._members.leave_all(client)
+        for tell in self._gone:
+            tell(client_id)
+
+    async def expire(self) -> int:
+        """Forget the clients that are silent; return the pause."""
+        silent_since_ms = self._clock.monotonic_ms() - EXPIRY_MS
+        for client in [one for one in self._clients.values() if one.heard_at_ms < silent_since_ms]:
+            if client.stream is not None:
+                client.stream.end()
+            self.terminate(client.client_id)
+        return LOOK_MS
+
+    def forget_all(self) -> None:
+        """Forget all clients: the port is closed; what they have stays theirs for its time."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            self._members.leave_all(client)
+
+
+def _member(client: GrpcClient) -> Client:
+    return Client(client.client_id, client.language or "OTHER", VERSION)
+
+
+def _subscription(entry: v2.SubscriptionEntry) -> Subscription:
+    expression = entry.expression.expression or "*"
+    kind = SQL92_TYPE if entry.expression.type == FilterType.SQL else TAG_TYPE
+    tags = frozenset(word.strip() for word in expression.split("||")) if kind == TAG_TYPE and expression != "*" else ()
+    return Subscription(entry.topic.name, expression, frozenset(tags), expression_type=kind)

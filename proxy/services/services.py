@@ -1,0 +1,114 @@
+"""All methods of the service, with what they share, for one broker."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Final
+
+from ...broker.operations import BrokerOperations
+from ...common.ids import Address
+from ...remoting.transport.event_loop import TaskScope, repeat
+from ..messages import v2
+from ..messages.enums import Code
+from ..messages.statuses import status
+from ..rpc.call import Call, Methods, StreamMethod
+from .acknowledging import AckService
+from .calling import SERVICE, Caller, unary
+from .clients import LOOK_MS, ClientRegistry
+from .keepers import ClientKeepers
+from .receiving import ReceiveService
+from .routes import RouteService
+from .sending import SendService
+from .sessions import SessionService
+from .telemetry import TelemetryService
+from .transactions import TransactionIds, TransactionService
+
+NO_LITE: Final = "lite topics are not built: subscribe to a topic, and filter by tags or SQL92"
+
+
+class Services:
+    """The methods; ``own_address`` tells clients where the port is that do not say how they have reached it."""
+
+    def __init__(self, operations: BrokerOperations, own_address: Address) -> None:
+        self._operations = operations
+        ids = TransactionIds(operations.store)
+        transactions = TransactionService(operations, ids)
+        self.clients = clients = ClientRegistry(operations.guests, operations.clock, transactions.ask)
+        routes, sessions = RouteService(operations, own_address), SessionService(clients)
+        sends = SendService(operations, clients, ids)
+        named = {
+            "QueryRoute": unary(v2.QueryRouteRequest, v2.QueryRouteResponse, routes.query_route),
+            "QueryAssignment": unary(v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, routes.query_assignment),
+            "Heartbeat": unary(v2.HeartbeatRequest, v2.HeartbeatResponse, sessions.heartbeat),
+            "NotifyClientTermination": unary(
+                v2.NotifyClientTerminationRequest, v2.NotifyClientTerminationResponse, sessions.terminate
+            ),
+            "SendMessage": unary(v2.SendMessageRequest, v2.SendMessageResponse, sends.send),
+            "RecallMessage": unary(v2.RecallMessageRequest, v2.RecallMessageResponse, sends.recall),
+            "EndTransaction": unary(v2.EndTransactionRequest, v2.EndTransactionResponse, transactions.end),
+            "ReceiveMessage": unary(v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive)._replace(
+                is_long_poll=True
+            ),
+            "AckMessage": unary(v2.AckMessageRequest, v2.AckMessageResponse, self._acknowledge),
+            "ChangeInvisibleDuration": unary(
+                v2.ChangeInvisibleDurationRequest, v2.ChangeInvisibleDurationResponse, self._change
+            ),
+            "ForwardMessageToDeadLetterQueue": unary(
+                v2.ForwardMessageToDeadLetterQueueRequest, v2.ForwardMessageToDeadLetterQueueResponse, self._forward
+            ),
+            "SyncLiteSubscription": unary(
+                v2.SyncLiteSubscriptionRequest, v2.SyncLiteSubscriptionResponse, _refuse_lite
+            ),
+            "Telemetry": StreamMethod(TelemetryService(operations, clients).open),
+        }
+        self.methods: Methods = {SERVICE + name: method for name, method in named.items()}
+
+    def __repr__(self) -> str:
+        return f"<Services for {self.clients!r}>"
+
+    @cached_property
+    def _receives(self) -> ReceiveService:
+        """Who hands messages out; producers alone need nothing of POP."""
+        operations, clients = self._operations, self.clients
+        keepers = ClientKeepers(clients.is_alive, operations.clock.now_ms, operations.pop().release)
+        clients.on_gone(keepers.gone)
+        return ReceiveService(operations, keepers)
+
+    @cached_property
+    def _acks(self) -> AckService:
+        return AckService(self._operations)
+
+    def _receive(self, request: v2.ReceiveMessageRequest, caller: Caller, call: Call) -> None:
+        self.clients.hear(caller)
+        self._receives.receive(request, caller.client_id, call)
+
+    def _acknowledge(self, request: v2.AckMessageRequest, caller: Caller, call: Call) -> None:
+        self.clients.hear(caller)
+        self._acks.acknowledge(request, call)
+
+    def _change(self, request: v2.ChangeInvisibleDurationRequest, caller: Caller, call: Call) -> None:
+        self.clients.hear(caller)
+        self._acks.change(request, call)
+
+    def _forward(self, request: v2.ForwardMessageToDeadLetterQueueRequest, caller: Caller, call: Call) -> None:
+        self.clients.hear(caller)
+        self._acks.forward(request, call)
+
+
+@asynccontextmanager
+async def serve_methods(operations: BrokerOperations, own_address: Address) -> AsyncGenerator[Methods]:
+    """Return the methods of a broker; clients that are silent are forgotten inside."""
+    services = Services(operations, own_address)
+    async with TaskScope() as tasks:
+        expire = services.clients.expire
+        tasks.start(repeat(expire, operations.clock, first_ms=LOOK_MS), "forget silent clients")
+        try:
+            yield services.methods
+        finally:
+            services.clients.forget_all()
+
+
+def _refuse_lite(
+    _request: v2.SyncLiteSubscriptionRequest, _caller: Caller, _call: Call
+) -> v2.SyncLiteSubscriptionResponse:
+    return v2.SyncLiteSubscriptionResponse(status=status(Code.NOT_IMPLEMENTED, NO_LITE))
