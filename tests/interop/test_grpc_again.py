@@ -63,7 +63,7 @@ def test_unacknowledged_messages_come_again(
 def test_acknowledged_after_a_change_is_done(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
-    """A message whose lease was changed and that then was acknowledged does not come again, third of a batch as it is."""
+    """A message acknowledged after a change of its lease does not come again, even as third of a batch."""
     if isinstance(grpc_server, ProxyServer):
         pytest.xfail("the official proxy builds a handle whose acknowledgement has no effect")
     topic = new_grpc_topic(queues=1)

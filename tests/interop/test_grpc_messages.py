@@ -8,7 +8,7 @@ from interop.clients import Outgoing, Producer
 from interop.driver import Driver
 from interop.grpc_clients import GrpcDriver, MessageView, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
 from interop.grpc_drivers import every_grpc_client
-from interop.grpc_servers import GrpcServer
+from interop.grpc_servers import GrpcServer, ProxyServer
 from interop.traffic import read_topic
 
 NewTopic = Callable[..., str]
@@ -56,6 +56,8 @@ def test_messages_of_remoting_are_received(
     new_name: Callable[[], str],
 ) -> None:
     """What a remoting client sent, also compressed, is whole for a client that speaks gRPC."""
+    if grpc_driver.name == "node5" and isinstance(grpc_server, ProxyServer):
+        pytest.xfail("the official proxy hands a ZLIB body over as one of GZIP")
     topic, large = new_grpc_topic(), bytes(range(256)) * 40
     with Producer(java, namesrv=grpc_server.namesrv) as producer:
         sent = producer.send_all(

@@ -115,7 +115,8 @@ function view(message) {
 }
 
 function failure(error) {
-  return { type: error?.constructor?.name ?? 'Error', code: error?.code ?? null, message: String(error?.message ?? error) };
+  const code = Number.isInteger(error?.code) ? error.code : null; // errors of Node.js itself have words for codes
+  return { type: error?.constructor?.name ?? 'Error', code, message: String(error?.message ?? error) };
 }
 
 async function attempt(act) {
