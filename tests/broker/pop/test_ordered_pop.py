@@ -45,6 +45,7 @@ def recorded(name: str) -> dict[str, str]:
 
 
 async def committed(caller: Caller) -> int:
+@pytest.mark.feature("O4")
     """Return how far the group has come."""
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
     return int((await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)).ext["offset"])

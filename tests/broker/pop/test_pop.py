@@ -40,11 +40,13 @@ def ends(broker: Broker) -> tuple[int, int]:
 
 
 def committed(broker: Broker, topic: str = "T") -> int | None:
+@pytest.mark.feature("O1")
     """Return how far the group has come."""
     return broker.parts.state.offsets.committed("g", topic, 0)
 
 
 async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, broker: Broker, clock: ManualClock) -> None:
+@pytest.mark.feature("O1")
     """The group moves on when the first is done, and nothing comes again."""
     await send(caller, b"1", b"2")
     messages = await pop(caller)
@@ -59,6 +61,7 @@ async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, brok
 
 
 async def test_each_lease_is_written_at_once_if_so_wanted(
+@pytest.mark.feature("O2")
     settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
 ) -> None:
     """As Java's broker does by default: a check point, and a record for each acknowledgement."""
@@ -94,8 +97,10 @@ async def test_what_is_not_acknowledged_comes_again(caller: Caller, broker: Brok
     assert (committed(broker), committed(broker, RETRY_TOPIC)) == (2, 1)
 
 
+@pytest.mark.feature("O2")
 @pytest.mark.parametrize("merges", ["true", "false"])
 async def test_attempts_are_counted(
+@pytest.mark.feature("O3")
     settings: dict[str, str], clock: ManualClock, merges: str, tmp_path: pathlib.Path
 ) -> None:
     """A message that is never acknowledged comes again and again, whether leases are kept or written at once."""
@@ -111,6 +116,7 @@ async def test_attempts_are_counted(
 
 
 async def test_lease_that_is_changed(caller: Caller, broker: Broker, clock: ManualClock) -> None:
+@pytest.mark.feature("O6")
     """It ends later, or at once; an acknowledgement goes to the new one."""
     await send(caller, b"1", b"2")
     messages = await pop(caller, invisibleTime=20_000)
@@ -155,6 +161,7 @@ async def _count_waiting(caller: Caller) -> int:
     return int((await caller.ask(RequestCode.POLLING_INFO, fields)).ext["pollingNum"])
 
 
+@pytest.mark.feature("O10")
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 async def test_leases_outlive_the_broker(
     settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path, is_killed: bool

@@ -30,6 +30,7 @@ OUR_WORDS: Final = {
 
 @pytest.fixture(autouse=True)
 async def state(caller: Caller) -> None:
+@pytest.mark.feature("O1", "O8")
     """Make topics and groups as they were then."""
     for name, perm in ((TOPIC, "6"), (f"{TOPIC}nr", "2")):
         fields = topic_header(name, "SimpleCQ") | {"readQueueNums": "2", "writeQueueNums": "2", "perm": perm}
