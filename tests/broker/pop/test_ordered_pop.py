@@ -45,12 +45,12 @@ def recorded(name: str) -> dict[str, str]:
 
 
 async def committed(caller: Caller) -> int:
-@pytest.mark.feature("O4")
     """Return how far the group has come."""
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
     return int((await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)).ext["offset"])
 
 
+@pytest.mark.feature("O4")
 async def test_batches_are_handed_out_as_by_java(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """Blocked, repeated, acknowledged out of order, refused, changed, and again with what follows."""
     first = await pop_ordered(caller, "att-1")

@@ -40,13 +40,12 @@ def ends(broker: Broker) -> tuple[int, int]:
 
 
 def committed(broker: Broker, topic: str = "T") -> int | None:
-@pytest.mark.feature("O1")
     """Return how far the group has come."""
     return broker.parts.state.offsets.committed("g", topic, 0)
 
 
-async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, broker: Broker, clock: ManualClock) -> None:
 @pytest.mark.feature("O1")
+async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """The group moves on when the first is done, and nothing comes again."""
     await send(caller, b"1", b"2")
     messages = await pop(caller)
@@ -60,8 +59,8 @@ async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, brok
     assert ends(broker) == (0, 0)
 
 
+@pytest.mark.feature("O1")
 async def test_each_lease_is_written_at_once_if_so_wanted(
-@pytest.mark.feature("O2")
     settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
 ) -> None:
     """As Java's broker does by default: a check point, and a record for each acknowledgement."""
@@ -78,6 +77,7 @@ async def test_each_lease_is_written_at_once_if_so_wanted(
         assert ends(broker) == (4, 4)
 
 
+@pytest.mark.feature("O2")
 async def test_what_is_not_acknowledged_comes_again(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """When its lease ends, not before, by the retry topic, with one attempt more."""
     await send(caller, b"1")
@@ -100,7 +100,6 @@ async def test_what_is_not_acknowledged_comes_again(caller: Caller, broker: Brok
 @pytest.mark.feature("O2")
 @pytest.mark.parametrize("merges", ["true", "false"])
 async def test_attempts_are_counted(
-@pytest.mark.feature("O3")
     settings: dict[str, str], clock: ManualClock, merges: str, tmp_path: pathlib.Path
 ) -> None:
     """A message that is never acknowledged comes again and again, whether leases are kept or written at once."""
@@ -115,8 +114,8 @@ async def test_attempts_are_counted(
         assert ends(broker)[0] == 5
 
 
+@pytest.mark.feature("O3")
 async def test_lease_that_is_changed(caller: Caller, broker: Broker, clock: ManualClock) -> None:
-@pytest.mark.feature("O6")
     """It ends later, or at once; an acknowledgement goes to the new one."""
     await send(caller, b"1", b"2")
     messages = await pop(caller, invisibleTime=20_000)
@@ -136,6 +135,7 @@ async def test_lease_that_is_changed(caller: Caller, broker: Broker, clock: Manu
     assert committed(broker) == 3
 
 
+@pytest.mark.feature("O6")
 async def test_waiting_for_a_message(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """It is handed out when it comes; without one the answer comes just before the client gives up."""
     await acknowledge(caller, *await pop(caller))

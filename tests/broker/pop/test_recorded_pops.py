@@ -30,7 +30,6 @@ OUR_WORDS: Final = {
 
 @pytest.fixture(autouse=True)
 async def state(caller: Caller) -> None:
-@pytest.mark.feature("O1", "O8")
     """Make topics and groups as they were then."""
     for name, perm in ((TOPIC, "6"), (f"{TOPIC}nr", "2")):
         fields = topic_header(name, "SimpleCQ") | {"readQueueNums": "2", "writeQueueNums": "2", "perm": perm}
@@ -44,6 +43,7 @@ async def state(caller: Caller) -> None:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
+@pytest.mark.feature("O1", "O8")
 async def test_refusals_are_those_of_java(caller: Caller, clock: ManualClock) -> None:
     """Code, remark and fields of each answer, in the order of the recording; handles are those that we gave."""
     handles: dict[str, str] = {}
