@@ -4,6 +4,7 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue, Received, waits_between
@@ -141,7 +142,8 @@ def test_running_consumer_is_reset(java: Driver, admin: Admin, server: Server, n
         producer.send_all(topic, *numbered(10))
         assert len(popping.received(10)) == 10
         ask_until(lambda: committed(reader, topic), lambda end: end == 10)
-        admin.call("resetOffsetByTimestamp", topic, group, 0, True)
+        arguments = {"method": "resetOffsetByTimestamp", "args": [topic, group, 0, True]}
+        java.call_as(list[Any], "admin.call", name=admin.name, **arguments)
         assert bodies(popping.received(20)) == bodies_of(numbered(10)) + bodies_of(numbered(10))
         ask_until(lambda: committed(reader, topic), lambda end: end == 10)
         assert len(popping.received()) == 20
@@ -175,3 +177,35 @@ def test_kill_loses_nothing_that_was_popped(
         counts = bodies(popping.received())
         assert [counts[b"%d" % number] for number in range(50)] == [1] * 50
         second.stop()
+
+
+@pytest.mark.feature("O13")
+@pytest.mark.timeout(240, func_only=True)
+def test_group_changes_to_pop_and_back(
+    java: Driver, told_java: Driver, admin: Admin, server: Server, new_topic: NewTopic
+) -> None:
+    """A client that asks the broker pulls, pops and pulls again; what it refuses comes again, whatever it does then."""
+    topic, group = new_topic(1), new_topic(1)
+
+    def change(mode: str) -> None:
+        set_mode(admin, server, topic, group, mode)
+        with consumer(java, server, topic, group):
+            pass  # its coming and going has the member ask again
+
+    with (
+        Producer(java, namesrv=server.namesrv) as producer,
+        consumer(told_java, server, topic, group, failures=1) as member,
+    ):
+        first, second, third = numbered(3)
+        producer.send_all(topic, first)
+        member.wait_bodies([first.body])
+        change("POP")
+        ask_until(lambda: member.queues(topic), lambda queues: not queues)
+        producer.send_all(topic, second)
+        member.wait_bodies([second.body])
+        change("PULL")
+        ask_until(lambda: member.queues(topic), lambda queues: len(queues) == 1)
+        producer.send_all(topic, third)
+        found = member.received(6)
+    expected = Counter((body, attempt) for body in (b"0", b"1", b"2") for attempt in (0, 1))
+    assert Counter((message.body, message.reconsume_times) for message in found) == expected
