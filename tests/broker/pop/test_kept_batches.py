@@ -11,7 +11,7 @@ from javastores import VECTORS
 from pops import ack_fields, ask_pop, read_popped
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.pop.ordered_batches import OrderFile
+from rocketlet.broker.pop.ordered_batches import KEEP_MS, Attempt, OrderedBatches, OrderedPlace, OrderFile
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
@@ -67,7 +67,7 @@ async def test_batch_outlives_the_broker(
 
 
 async def test_batches_of_what_is_gone_are_forgotten(settings: dict[str, str], clock: ManualClock) -> None:
-    """Of a deleted topic, of a group, and what nobody has touched for a day."""
+    """Of a deleted topic, and of a group."""
     root = pathlib.Path(settings["storePathRootDir"])
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         await send_three(caller)
@@ -76,16 +76,26 @@ async def test_batches_of_what_is_gone_are_forgotten(settings: dict[str, str], c
         await broker.parts.state.saving.run_once()
         assert set(table(root)) == {"T@g", "T@h", "T@i"}
         await caller.ask(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "h", "cleanOffset": "true"})
-        await clock.elapse(86_400_001)
-    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        await ask_pop(caller, "T", order=True, attemptId="b", consumerGroup="i", invisibleTime=1)
+        await ask_pop(caller, "T", order=True, attemptId="a", consumerGroup="i")
         await broker.parts.state.saving.run_once()
-        assert set(table(root)) == {"T@i"}
+        assert set(table(root)) == {"T@g", "T@i"}
         await caller.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
         await caller.send("Other")
         await ask_pop(caller, "Other", order=True, attemptId="b")
         await broker.parts.state.saving.run_once()
         assert set(table(root)) == {"Other@g"}
+
+
+def test_batches_that_nobody_has_touched_for_a_day_are_forgotten() -> None:
+    """The file has only those that are younger."""
+    now_ms = 1_000
+    batches = OrderedBatches(lambda: now_ms)
+    batches.hand_out(OrderedPlace("T", "old", 0), [0], Attempt("a", 1_000))
+    now_ms += KEEP_MS
+    batches.hand_out(OrderedPlace("T", "young", 0), [0], Attempt("a", 1_000))
+    assert set(batches.content().table) == {"T@old", "T@young"}
+    now_ms += 1
+    assert set(batches.content().table) == {"T@young"}
 
 
 def test_file_of_java_is_read_and_written_as_it_was(tmp_path: pathlib.Path) -> None:

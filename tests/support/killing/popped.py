@@ -21,7 +21,7 @@ from rocketlet.remoting.transport.event_loop import LoopClock
 
 TOPIC, GROUP, QUEUES = "Popped", "popping", 4
 CONSUMERS = 6
-SLACK_MS = 10_000
+SLACK_MS = 60_000
 POLL_MS = 500
 _clock = LoopClock()
 
