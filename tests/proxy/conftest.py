@@ -25,10 +25,15 @@ SETTINGS = {
 
 
 @pytest.fixture
-async def broker(tmp_path: pathlib.Path, clock: ManualClock) -> AsyncGenerator[Broker]:
-    """Run a broker that no name server knows."""
-    config = BrokerConfig.from_java({**SETTINGS, "storePathRootDir": str(tmp_path / "store")})
-    async with Broker(config, clock) as started:
+def settings(tmp_path: pathlib.Path) -> dict[str, str]:
+    """Return the settings of a broker that no name server knows; a test may change them before the start."""
+    return {**SETTINGS, "storePathRootDir": str(tmp_path / "store")}
+
+
+@pytest.fixture
+async def broker(settings: dict[str, str], clock: ManualClock) -> AsyncGenerator[Broker]:
+    """Run a broker."""
+    async with Broker(BrokerConfig.from_java(settings), clock) as started:
         yield started
 
 
