@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -59,7 +59,7 @@ def main(calls: int, rounds: int, serve: str | None) -> None:
     with contextlib.ExitStack() as stack:
         sides = [stack.enter_context(running(side)) for side in SIDES.values()]
         for in_flight in IN_FLIGHT:
-            bursts = [lambda _round, side=side, many=in_flight: side.burst(calls, many) for side in sides]
+            bursts = [side.bursts(calls, in_flight) for side in sides]
             other_us, own_us = map(min, take_turns(rounds, bursts))
             print(f"| {in_flight} | {other_us:.0f} us | {own_us:.0f} us | {other_us / own_us:.1f} |", flush=True)
 
@@ -71,11 +71,15 @@ class Side:
         self._process = process
         self._address = f"127.0.0.1:{self._ask().split()[1]}"
 
-    def burst(self, calls: int, in_flight: int) -> float:
-        """Return the microseconds of processor time that a call of a burst cost the server."""
-        before = int(self._ask("time"))
-        asyncio.run(call_often(self._address, calls, in_flight))
-        return (int(self._ask("time")) - before) / calls / 1_000
+    def bursts(self, calls: int, in_flight: int) -> Callable[[int], float]:
+        """Return what measures the microseconds of processor time that a call of a burst costs the server."""
+
+        def burst(_round: int) -> float:
+            before = int(self._ask("time"))
+            asyncio.run(call_often(self._address, calls, in_flight))
+            return (int(self._ask("time")) - before) / calls / 1_000
+
+        return burst
 
     def _ask(self, question: str | None = None) -> str:
         assert self._process.stdin is not None, "asked for a pipe"
