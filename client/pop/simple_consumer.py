@@ -9,11 +9,10 @@ No queues are owned, so any number of consumers share the messages of a topic. A
 its group goes to the dead letters.
 """
 
-import asyncio
 from typing import Final, Self
 
 from ...common.clock import Clock
-from ...common.errors import ClientStateError, RocketletError
+from ...common.errors import ClientStateError
 from ...common.message import ReceivedMessage
 from ...common.subscriptions.subscription import ALL
 from ..group.subscriptions import Sql
@@ -21,7 +20,7 @@ from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import SimpleConsumerSettings, check_group, choose_settings
 from .pop_member import PopMember
-from .pop_requests import PopPlan, PopRequests, handle_of
+from .pop_requests import PopPlan, PopRequests
 
 MAX_MESSAGES: Final = 32
 _SLICE_MS: Final = 1_000
@@ -140,20 +139,7 @@ class SimpleConsumer:
             RemotingError, ResponseError: a broker did not answer, or with an error; others may be acknowledged.
         """
         self._lifecycle.check()
-        for message in messages:
-            handle_of(message)
-        errors: list[RocketletError] = []
-        async with asyncio.TaskGroup() as tasks:
-            for message in messages:
-                tasks.create_task(self._ack(message, errors))
-        if errors:
-            raise errors[0]
-
-    async def _ack(self, message: ReceivedMessage, errors: list[RocketletError]) -> None:
-        try:
-            await self._requests.acknowledge(message)
-        except RocketletError as error:
-            errors.append(error)
+        await self._requests.acknowledge(messages)
 
     async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
         """Have a message come again ``invisible_ms`` from now, unless it is acknowledged before.
