@@ -5,8 +5,8 @@
     change_invisible    a longer time, or a shorter one: 0 gives the message back at once
     neither             it comes again when the time is over, to whoever asks then, with one attempt more
 
-No queues are owned, so any number of consumers share the messages of a topic. A message that has had all attempts of
-its group goes to the dead letters.
+No queues are owned, so any number of consumers share the messages of a topic. How many attempts are enough is the
+application's to say: brokers count them (``reconsume_times``), and bring a message again for ever.
 """
 
 from typing import Final, Self
@@ -15,6 +15,7 @@ from ...common.clock import Clock
 from ...common.errors import ClientStateError
 from ...common.message import ReceivedMessage
 from ...common.subscriptions.subscription import ALL
+from ...remoting.transport.event_loop import TaskScope
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
@@ -55,7 +56,8 @@ class SimpleConsumer:
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = PopMember(self._session, self.group, self.settings.consume_from)
-        self._requests = PopRequests(self._session, self.group)
+        self._tasks = TaskScope()
+        self._requests = PopRequests(self._session, self.group, self._tasks)
 
     def __repr__(self) -> str:
         return f"<SimpleConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.subscriptions!r}>"
@@ -115,7 +117,7 @@ class SimpleConsumer:
 
     async def _ask_around(self, plan: PopPlan, left_ms: int) -> list[ReceivedMessage]:
         """Ask brokers in turn until one has messages: each at once, or wait at the first."""
-        places = await self._member.places()
+        places = await self._member.places.find()
         if not places:
             await self._clock.sleep(min(left_ms, _SLICE_MS))
         wait_ms = left_ms if len(places) == 1 else min(left_ms, _SLICE_MS)
@@ -161,6 +163,7 @@ class SimpleConsumer:
         """
         async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._tasks)
             await self._member.join()
             stack.push_async_callback(self._member.leave)
         return self
