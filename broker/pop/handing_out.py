@@ -240,6 +240,8 @@ class PopOperation:
         self._now_ms = now_ms
         self._chance = chance
         self._next_revive_queue = 0
+        self.queues: set[LeaseQueue] = set()
+        """Those that groups have read."""
 
     def __repr__(self) -> str:
         return f"<PopOperation {self._leases!r}>"
@@ -451,6 +453,7 @@ class PopOperation:
 
     def _start_offset(self, queue: LeaseQueue, init_mode: int) -> int:
         """Return where reading goes on."""
+        self.queues.add(queue)
         offsets = self._tables.offsets
         if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
             self._revival.forget(queue)
