@@ -411,7 +411,7 @@ class PopOperation:
     def _read_ordered(self, taking: _Taking, queue: LeaseQueue) -> None:
         popped, request = taking.popped, taking.request
         place = OrderedPlace(queue.topic, queue.group, queue.queue_id)
-        attempt = Attempt(request.attempt_id, request.invisible_ms)
+        attempt = Attempt(request.attempt_id, request.invisible_ms, popped.popped_at_ms)
         start_offset = self._start_offset(queue, request.init_mode)
         until_ms = self._ordered.blocked_until_ms(place, attempt)
         if until_ms is not None:

@@ -14,8 +14,10 @@ from interop.servers import JAVA_SETTINGS, RocketletServer, Server, free_port, p
 from interop.toolchain import QUICK_JVM, java_command
 
 # What a broker does only when it is told to.
-GRPC_SETTINGS = {"recallMessageEnable": "true", "enableMixedMessageType": "true"}
+GRPC_SETTINGS = {"recallMessageEnable": "true"}
 
+# Else the broker asks about transactions whose end it has not written yet.
+PROXY_BROKER_SETTINGS = JAVA_SETTINGS | GRPC_SETTINGS | {"transactionOpBatchInterval": "100"}
 # Push consumers wait for the end of their long polls before they stop.
 PROXY_SETTINGS = {"grpcClientConsumerMaxLongPollingTimeoutMillis": "5000"}
 
@@ -59,7 +61,7 @@ class ProxyServer:
         self.store = store
         self.driver = Driver("java-proxy", partial(java_command, options=options, tls_mode="permissive"))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
-        settings = {**JAVA_SETTINGS, **GRPC_SETTINGS, **settings, **({"listenPort": broker} if broker else {})}
+        settings = {**PROXY_BROKER_SETTINGS, **settings, **({"listenPort": broker} if broker else {})}
         proxy = PROXY_SETTINGS | ({"grpcServerPort": grpc_port_of(replaced)} if replaced else {})
         try:
             started = self.driver.call("namesrv.start", name="ns", directory=str(self.driver.directory), port=namesrv)
