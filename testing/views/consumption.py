@@ -28,7 +28,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, HeaderError, RemotingError, nearest
 from ...common.subscriptions.subscription import SQL92_TYPE, Subscription
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.client import RunningInfo
+from ...remoting.bodies.client import ConsumeType, RunningInfo
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import AskedMemberHeader
@@ -290,7 +290,7 @@ class ConsumptionTracker:
     async def ask_members(self, group: str) -> None:
         """Have the members of a group say up to where they are done with their queues."""
         members = self._parts().members.consumer_group(group)
-        links = _links(members) if members is not None else []
+        links = _links(members) if members is not None and members.consume_type != ConsumeType.CONSUME_POP else []
         answers = [await self._ask(group, connection, client_id) for connection, client_id in links]
         told = [each for answer in answers if answer is not None for each in answer.items()]
         if told or not links:

@@ -156,6 +156,19 @@ async def test_waiting_for_a_message(caller: Caller, broker: Broker, clock: Manu
         assert (answer.code, answer.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
 
 
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+async def test_client_with_another_clock(caller: Caller, broker: Broker, clock: ManualClock, skew_ms: int) -> None:
+    """It is served all the same, and waits as long as it wants to."""
+    await acknowledge(caller, *await pop(caller, bornTime=clock.now_ms() + skew_ms))
+    async with open_caller(broker.address) as other, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(ask_pop(other, pollTime=15_000, bornTime=clock.now_ms() + skew_ms))
+        await until(lambda: len(broker.parts.pop.pop.waiting) == 1)
+        await clock.elapse(14_949)
+        assert not waiting.done()
+        await clock.elapse(1)
+        assert (await waiting).code == ResponseCode.POLLING_TIMEOUT
+
+
 async def _count_waiting(caller: Caller) -> int:
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "-1"}
     return int((await caller.ask(RequestCode.POLLING_INFO, fields)).ext["pollingNum"])
