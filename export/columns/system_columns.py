@@ -116,7 +116,8 @@ class SystemColumns:
         failed = self._is_in("delayed", "retry", "dead-letter")
         origins = self._text(RETRY_TOPIC, failed)
         dead = self._text(DLQ_ORIGIN_TOPIC, self._is_in("dead-letter"))
-        return pc.coalesce(self._parked_in, dead, origins, self._popped_topics(), pc.struct_field(self._leased, "topic"))
+        leased = pc.struct_field(self._leased, "topic")
+        return pc.coalesce(self._parked_in, dead, origins, self._popped_topics(), leased)
 
     def real_queue_ids(self) -> pa.Array:
         """Return the queues that they were sent to."""
