@@ -12,7 +12,9 @@ Rules
        administrator may give them more, and each of those is taken.
     3. A topic that was created stays, even if its message is refused after all. Whoever sends to it is answered when it
        is on disk and known: its messages are not served without it.
-    4. The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
+    4. A message with a priority (``_SYS_MSG_PRIORITY_``) goes to the queue of that number, or to the last one, whatever
+       its sender has chosen; unless it is delayed, ordered or transactional.
+    5. The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
        ``POP_CK``. A text that names none of these is stored as it came, with the additions behind it (B.3.5).
 """
 
@@ -43,7 +45,9 @@ from ...common.properties import (
     DELAY,
     INNER_NUM,
     POP_CK,
+    PRIORITY,
     RETRY_TOPIC,
+    SHARDING_KEY,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     encode_properties,
@@ -220,7 +224,7 @@ class PropertyEnricher:
 
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
         self._replaced = frozenset({*own, POP_CK})
-        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
+        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM, PRIORITY}
         self._new_key = new_key
         self._own, self._own_text = dict(own), encode_properties(own)
 
@@ -255,6 +259,7 @@ _MULTI_TAG = "MULTI_TAG"
 MAX_BATCH_MESSAGES: Final = 65_536
 """Of one request: they are stored in one turn of the loop."""
 _INNER_NUM = INNER_NUM.encode()
+_OTHER_KINDS: Final = TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, SHARDING_KEY}
 _NO_BODY = Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
 _TOO_FEW_REPLICAS = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 _NO_BATCH = Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message has the property {INNER_NUM} but is no inner batch")
@@ -453,10 +458,12 @@ def _waits_for_store(message: SendRequest, sender: Sender) -> bool:
 def _new_record(
     body: bytes, stored: StoredProperties, message: SendRequest, admission: Admission, sender: Sender
 ) -> NewRecord:
-    topic = admission.topic
+    topic, queue_id = admission.topic, admission.queue_id
+    if not stored.is_plain and PRIORITY in stored.properties and not admission.given_up_by:
+        queue_id = _queue_of_priority(stored.properties, topic, queue_id)
     return NewRecord(
         topic.topic_name,
-        admission.queue_id,
+        queue_id,
         body,
         stored.text,
         stored.properties,
@@ -466,6 +473,14 @@ def _new_record(
         encode_host(*sender.address),
         message.reconsume_times or 0,
     )
+
+
+def _queue_of_priority(properties: Mapping[str, str], topic: TopicConfig, chosen: int) -> int:
+    """Return the queue of a message that has a priority, unless it is something else as well."""
+    text = properties[PRIORITY]
+    if not (text.isascii() and text.isdecimal()) or not _OTHER_KINDS.isdisjoint(properties):
+        return chosen
+    return min(int(text), topic.write_queue_nums - 1)
 
 
 def _hold_inner_batch(body: bytes, parts: list[SizedPart]) -> bool:
