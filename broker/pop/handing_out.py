@@ -4,7 +4,8 @@ Rules
 
     1. The checks, in their order (§2.1). No filter of the request may be beyond understanding.
     2. Queues are looked at in turn until there are enough messages: one that is named, or all from a chance one on,
-       downwards. The group's retry topic comes behind them, in a share of the requests before.
+       downwards. The group's retry topic comes behind them, in a share of the requests before. A topic for priorities
+       is read from its highest queue on.
     3. A queue is read from the group's offset on, or behind what is handed out already. A group without an offset
        begins at the start (initMode 0, retry topics) or with the newest message; that is stored at once. Where an
        administrator has set the group elsewhere, its leases are forgotten, and it goes on there.
@@ -25,6 +26,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ...common.codes import ResponseCode
+from ...common.java_numbers import parse_int64
 from ...common.names import PERM_READ, RETRY_PREFIX, pop_retry_topics
 from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, format_order_counts, retry_kind
@@ -35,6 +37,7 @@ from ...store.message_store import MessageStore
 from ..group.filters import FilterSelection, PullFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
+from ..topic.topics import MESSAGE_TYPE
 from .check_points import LeaseKey
 from .leases import Lease, LeaseKeeper, LeaseQueue, Leases
 from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
@@ -50,6 +53,9 @@ _LATE_MS: Final = 500
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
 _CHANCES: Final = 100
+_PRIORITY: Final = "PRIORITY"
+_PRIORITY_FACTOR: Final = "priority.factor"
+"""How many percent of the requests of a group go by priority; all, unless it says otherwise."""
 
 
 class PopRequest(Protocol):
@@ -87,6 +93,11 @@ class Place(Protocol):
     consumer_group: str
     topic: str
     queue_id: int
+
+
+class OrderedLook(Place, Protocol):
+    """The same, and whether in order."""
+
     is_ordered: bool
     attempt_id: str | None
 
@@ -144,6 +155,12 @@ class PopValidator:
         if not self._settings.config.is_timer_wheel_enabled:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"{broker} is forbidden because timerWheelEnable is false")
         return None
+
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not look at a topic or a queue, None if it may."""
+        if not self._settings.config.permission & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("peeking message"))
+        return self.refuse_place(request, consumer)
 
     def refuse_place(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
         """Return why a group may not have anything of a topic or a queue, None if it may."""
@@ -254,7 +271,7 @@ class PopOperation:
 
     def notify(self, request: NotificationRequest, consumer: tuple[str, int]) -> Outcome[bool | Refusal | None]:
         """Tell whether there is something for a group, or wait for it; None says that there is no room to wait."""
-        refusal = self._validator.refuse_place(request, consumer)
+        refusal = self._validator.refuse_look(request, consumer)
         if refusal is not None:
             return Outcome(refusal, is_settled=True)
         has_message = self._has_message(request)
@@ -269,7 +286,11 @@ class PopOperation:
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         return self._waiting.hold(Waiting(key, look_again, None), delay_ms) or Outcome(None, is_settled=True)
 
-    def _has_message(self, request: Place) -> bool:
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not know how a topic or a queue stands, None if it may."""
+        return self._validator.refuse_look(request, consumer)
+
+    def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group
         for topic, queue_id in self._places(request):
             if request.is_ordered and self._is_blocked(request, topic, queue_id):
@@ -282,7 +303,7 @@ class PopOperation:
                 return True
         return False
 
-    def _is_blocked(self, request: Place, topic: str, queue_id: int) -> bool:
+    def _is_blocked(self, request: OrderedLook, topic: str, queue_id: int) -> bool:
         place = OrderedPlace(topic, request.consumer_group, queue_id)
         return self._ordered.blocked_until_ms(place, Attempt(request.attempt_id, 0)) is not None
 
@@ -331,8 +352,10 @@ class PopOperation:
     def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
         """Yield the queues in the order in which they are looked at."""
         config, start = self._settings.config.pop, self._chance(_CHANCES)
+        is_by_priority = not request.is_ordered and self._is_by_priority(request, start)
         retries = [] if request.is_ordered else list(self._retry_queues(request, start))
-        is_retry_first = start < config.retry_percent
+        is_retry_first = start < (config.priority_retry_percent if is_by_priority else config.retry_percent)
+        start = 0 if is_by_priority else start
         if is_retry_first:
             yield from retries
         if request.queue_id >= 0:
@@ -345,6 +368,14 @@ class PopOperation:
                 yield request.topic, (start + step) % count
         if not is_retry_first:
             yield from retries
+
+    def _is_by_priority(self, request: PopRequest, chance: int) -> bool:
+        """Tell whether the highest queues come first: in a topic of that type, in the share that its group wants."""
+        topic, group = self._tables.topics.get(request.topic), self._tables.groups.get(request.consumer_group)
+        if topic is None or topic.attributes.get(MESSAGE_TYPE) != _PRIORITY:
+            return False
+        share = None if group is None else parse_int64(group.attributes.get(_PRIORITY_FACTOR, ""))
+        return chance < (_CHANCES if share is None else share)
 
     def _retry_queues(self, request: PopRequest, start: int) -> Iterator[tuple[str, int]]:
         config = self._settings.config.pop

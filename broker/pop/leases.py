@@ -334,11 +334,9 @@ class Leases:
             self._forget(lease)
         return [lease for lease in dropped if lease.is_stored]
 
-    def drop(self, is_gone: Callable[[LeaseQueue], bool]) -> None:
-        """Forget the leases of groups or topics that are gone."""
-        queues = {*self._lines, *(lease.queue for lease in self._by_key.values())}
-        for queue in filter(is_gone, queues):
-            self.drop_queue(queue)
+    def queues(self) -> set[LeaseQueue]:
+        """Return the queues that have leases, or have been read by a group that has not been moved yet."""
+        return {*self._lines, *(lease.queue for lease in self._by_key.values())}
 
     # --- lines
 

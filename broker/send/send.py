@@ -12,9 +12,7 @@ Rules
        administrator may give them more, and each of those is taken.
     3. A topic that was created stays, even if its message is refused after all. Whoever sends to it is answered when it
        is on disk and known: its messages are not served without it.
-    4. A message with a priority (``_SYS_MSG_PRIORITY_``) goes to the queue of that number, or to the last one, whatever
-       its sender has chosen; unless it is delayed, ordered or transactional.
-    5. The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
+    4. The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
        ``POP_CK``. A text that names none of these is stored as it came, with the additions behind it (B.3.5).
 """
 
@@ -29,6 +27,7 @@ from msgspec.structs import replace
 from ...common.codes import Release, ResponseCode
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.java_numbers import parse_int64
 from ...common.message import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import (
@@ -130,7 +129,10 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendValidator:
-    """Admits messages; creates topics on the way. What a group consumes in order at the moment is never tried again."""
+    """Admits messages; creates topics on the way. What a group consumes in order at the moment is never tried again.
+
+    Nobody sends to ``own_topics``, which this broker alone writes to.
+    """
 
     def __init__(
         self,
@@ -138,7 +140,9 @@ class SendValidator:
         topics: TopicTable,
         groups: GroupTable,
         consumes_in_order: Callable[[str], bool],
+        own_topics: frozenset[str] = frozenset(),
     ) -> None:
+        self._not_sendable = NOT_SENDABLE_TOPICS | own_topics
         self._settings = settings
         self._topics = topics
         self._unsaved = topics.unsaved
@@ -149,7 +153,7 @@ class SendValidator:
         """Return where a message goes, or why it is refused; ``version`` is its sender's release."""
         name = message.topic
         topic, is_writable = self._topics.get(name), self._settings.config.permission & PERM_WRITE
-        if topic is None or name in NOT_SENDABLE_TOPICS or not is_writable or name.startswith(RETRY_PREFIX):
+        if topic is None or name in self._not_sendable or not is_writable or name.startswith(RETRY_PREFIX):
             return self._validate_with_care(message, version, producer)
         queue_id = message.queue_id
         if 0 <= queue_id < topic.write_queue_nums and not self._unsaved:
@@ -170,7 +174,7 @@ class SendValidator:
             return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("sending message"))
         if (remark := broker_topic_remark(name)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if name in NOT_SENDABLE_TOPICS:
+        if name in self._not_sendable:
             return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         is_new = topic is None or name in self._unsaved
         if topic is None:
@@ -219,12 +223,15 @@ class StoredProperties(msgspec.Struct, gc=False):
     is_plain: bool = False
 
 
+_OTHER_TYPES: Final = TIMER_NAMES | {TRANSACTION_PREPARED, DELAY}
+
+
 class PropertyEnricher:
     """Adds what this broker adds: ``own`` properties, and a unique key."""
 
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
         self._replaced = frozenset({*own, POP_CK})
-        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM, PRIORITY}
+        self._needs_care = self._replaced | _OTHER_TYPES | {INNER_NUM, PRIORITY}
         self._new_key = new_key
         self._own, self._own_text = dict(own), encode_properties(own)
 
@@ -259,7 +266,6 @@ _MULTI_TAG = "MULTI_TAG"
 MAX_BATCH_MESSAGES: Final = 65_536
 """Of one request: they are stored in one turn of the loop."""
 _INNER_NUM = INNER_NUM.encode()
-_OTHER_KINDS: Final = TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, SHARDING_KEY}
 _NO_BODY = Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
 _TOO_FEW_REPLICAS = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 _NO_BATCH = Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message has the property {INNER_NUM} but is no inner batch")
@@ -342,6 +348,8 @@ class SendOperations:
             return self._refuse(_TOO_FEW_REPLICAS._replace(new_topics=admission.new_topics))
         if admission.given_up_by:
             stored = self._give_up(stored, message.topic, admission.given_up_by)
+        elif not stored.is_plain and PRIORITY in stored.properties:
+            admission = _by_priority(admission, stored.properties)
         record = _new_record(body, stored, message, admission, sender)
         try:
             placed = record if stored.is_plain else self._place(record)
@@ -451,6 +459,14 @@ class SendOperations:
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self.store.config.max_message_bytes), new_topics)
 
 
+def _by_priority(admission: Admission, properties: Mapping[str, str]) -> Admission:
+    """Return the queue of a message with a priority and of no other type: consumers that pop read the highest first."""
+    priority = parse_int64(properties[PRIORITY])
+    if priority is None or priority < 0 or SHARDING_KEY in properties or not _OTHER_TYPES.isdisjoint(properties):
+        return admission
+    return replace(admission, queue_id=min(priority, admission.topic.write_queue_nums - 1))
+
+
 def _waits_for_store(message: SendRequest, sender: Sender) -> bool:
     return sender.waits and wants_to_wait(message.properties or "")
 
@@ -458,12 +474,10 @@ def _waits_for_store(message: SendRequest, sender: Sender) -> bool:
 def _new_record(
     body: bytes, stored: StoredProperties, message: SendRequest, admission: Admission, sender: Sender
 ) -> NewRecord:
-    topic, queue_id = admission.topic, admission.queue_id
-    if not stored.is_plain and PRIORITY in stored.properties and not admission.given_up_by:
-        queue_id = _queue_of_priority(stored.properties, topic, queue_id)
+    topic = admission.topic
     return NewRecord(
         topic.topic_name,
-        queue_id,
+        admission.queue_id,
         body,
         stored.text,
         stored.properties,
@@ -473,14 +487,6 @@ def _new_record(
         encode_host(*sender.address),
         message.reconsume_times or 0,
     )
-
-
-def _queue_of_priority(properties: Mapping[str, str], topic: TopicConfig, chosen: int) -> int:
-    """Return the queue of a message that has a priority, unless it is something else as well."""
-    text = properties[PRIORITY]
-    if not (text.isascii() and text.isdecimal()) or not _OTHER_KINDS.isdisjoint(properties):
-        return chosen
-    return min(int(text), topic.write_queue_nums - 1)
 
 
 def _hold_inner_batch(body: bytes, parts: list[SizedPart]) -> bool:

@@ -268,6 +268,23 @@ class PullConsumerSettings(ClientSettings):
         _check_limits(self.limits)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerSettings(ClientSettings):
+    """Settings of a ``SimpleConsumer`` (that of RocketMQ 5's clients)."""
+
+    consume_from: ConsumeFrom = ConsumeFrom.LAST  # of a new group: FIRST, or from the newest message of old queues on
+    max_messages: int = 32  # for one ``receive``
+    invisible_ms: int = 60_000  # invisibleDuration
+    wait_ms: int = 15_000  # awaitDuration
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ClientSettings.__post_init__(self)
+        _check_range(self, "max_messages", 1, 32)
+        _check_range(self, "invisible_ms", 1, 12 * 3_600_000)
+        _check_range(self, "wait_ms", 0, 600_000)
+
+
 ConsumerSettings = PushConsumerSettings | PullConsumerSettings
 
 
