@@ -51,6 +51,7 @@ async def committed(caller: Caller) -> int:
     return int((await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)).ext["offset"])
 
 
+@pytest.mark.feature("O4")
 async def test_batches_are_handed_out_as_by_java(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """Blocked, repeated, acknowledged out of order, refused, changed, and again with what follows."""
     first = await pop_ordered(caller, "att-1")
