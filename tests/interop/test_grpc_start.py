@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
+import pytest
 from interop.clients import Admin
 from interop.grpc_clients import GrpcDriver, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
 from interop.grpc_drivers import every_grpc_client
 from interop.grpc_servers import GrpcServer, ProxyServer
 
 
+@pytest.mark.feature("G2")
 @every_grpc_client
 def test_each_kind_of_client_starts_and_stops(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, grpc_admin: Admin, new_name: Callable[[], str]
@@ -30,3 +32,16 @@ def test_each_kind_of_client_starts_and_stops(
         assert len(pushed.received(count)) == count
         pushed.stop(waits=True)
     assert grpc_driver.troubles()[before:] == []
+
+
+@pytest.mark.feature("G1")
+@pytest.mark.parametrize("grpc_driver", ["java"], indirect=True, scope="session")
+def test_one_port_takes_tls_and_plain_text(
+    grpc_driver: GrpcDriver, grpc_server: GrpcServer, grpc_admin: Admin, new_name: Callable[[], str]
+) -> None:
+    """The Java client sends by TLS, which it speaks if it is told nothing, and in plain text, to one port."""
+    topic = new_name()
+    grpc_admin.create_topic(grpc_server.broker, topic)
+    for told in ({}, {"tls": True}, {"tls": False}):
+        with Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic], **told) as producer:
+            producer.send_all(topic, Outgoing5(b"hello"))
