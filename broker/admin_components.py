@@ -112,7 +112,9 @@ def _build_offset_reports(parts: AdminParts) -> tuple[OffsetReports, OffsetCopie
     save = state.saving.run_once
     return (
         OffsetReports(state.store, state.topics, state.offsets, name, parts.clock.now_ms),
-        OffsetCopies(state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save),
+        OffsetCopies(
+            state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save, parts.pop.forget_queue
+        ),
         QueueEntryReports(state.store, parts.everybody, state.filters),
     )
 

@@ -15,6 +15,7 @@ from ..remoting.transport.event_loop import TaskScope
 from ..store.consumequeue.appended import Placed
 
 if TYPE_CHECKING:
+    from .pop.leases import InHand
     from .pop.parts import Pop, PopNeeds
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -96,6 +97,10 @@ class PopAnswers:
         self.moved_at_ms[group, topic, queue_id] = self._now_ms()
         if self._pop is not None:
             self._pop.forget_queue(group, topic, queue_id)
+
+    def in_hand(self, group: str, topic: str, queue_id: int) -> "InHand | None":
+        """Return what consumers of a group have of a queue; None where nobody has popped."""
+        return None if self._pop is None else self._pop.in_hand(group, topic, queue_id)
 
     def _answer(self, command: Command, connection: Connection) -> Reply:
         return self.pop.handlers[command.code](command, connection)

@@ -102,6 +102,8 @@ def plan_control(plan: ControlPlan) -> StartControl:
             )
         started = broker.servers
         ready = {"broker": broker.address, "port": str(started.address[1]), "control": control.url}
+        if broker.grpc_address:
+            ready["grpc"] = broker.grpc_address
         nameserver = StartedNameServer(broker.nameserver, started.nameserver, started.nameserver_advertised)
         return nameserver, [ready]
 

@@ -35,10 +35,10 @@ def grpc_port(default: str) -> Callable[[settings.Command], settings.Command]:
     return click.option(OPTION, type=settings.PORT, help=text)
 
 
-def choose_grpc_port(given: dict[str, str], *, is_refused: bool) -> bool:
+def choose_grpc_port(given: dict[str, str], *, is_refused: bool, is_test: bool) -> bool:
     """Set the port of ``up`` where nobody has; tell whether somebody has, so that it must not be in use.
 
-    A broker that takes a free port is one of several, perhaps: so does its gRPC port.
+    A broker that takes a free port, or serves tests, is one of several, perhaps: its gRPC port is a free one.
 
     Raises:
         UsageError: it was asked for, and refused.
@@ -49,7 +49,7 @@ def choose_grpc_port(given: dict[str, str], *, is_refused: bool) -> bool:
     if is_refused:
         given[PORT_KEY] = NO_PORT
     elif not is_asked:
-        given[PORT_KEY] = "0" if given.get(_BROKER_PORT_KEY, "").strip() == "0" else _PORT
+        given[PORT_KEY] = "0" if is_test or given.get(_BROKER_PORT_KEY, "").strip() == "0" else _PORT
     return is_asked
 
 

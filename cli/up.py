@@ -154,7 +154,7 @@ def up(**flags: Unpack[UpFlags]) -> None:
         from .control import check_options
 
         check_options(flags, given)
-    asks_grpc = choose_grpc_port(given, is_refused=flags["no_grpc"])
+    asks_grpc = choose_grpc_port(given, is_refused=flags["no_grpc"], is_test=flags["control_port"] is not None)
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
     members = _make_members(flags, given)

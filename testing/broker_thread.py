@@ -57,10 +57,11 @@ GOODBYE_MS: Final = 1_000
 WAIT_S: Final = 10.0
 """How long tests wait unless they say otherwise."""
 _PATIENT: Final = {"channelExpiredTimeout": str(1 << 50), "serverChannelMaxIdleTimeSeconds": "2000000000"}
+_FREE_PORTS: Final = {"listenPort": "0", "grpcServerPort": "0"}
 """The broker's time may be moved by years, and clients are still there."""
 _NO_LIMIT_MS: Final = 1 << 40  # a busy machine is no failure; how long a test may take is for its runner to say
 _LONGEST_TOPIC: Final = 100  # with room for %RETRY% and a number; the protocol allows 127
-_OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "storePathRootDir", "brokerName")
+_OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "grpcServerPort", "storePathRootDir", "brokerName")
 
 
 class RocketmqBroker:
@@ -88,7 +89,7 @@ class RocketmqBroker:
         self._time = shared.clock if shared else MovableClock()
         self._pool: ConnectionPool
         self._added = ExitStack()
-        own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
+        own = {**_FREE_PORTS, "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
         beginning = None if snapshot is None else pathlib.Path(snapshot).absolute()
         begun = deployment._replace(beginning=beginning)
         self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first, begun)
@@ -138,6 +139,11 @@ class RocketmqBroker:
     def store(self) -> pathlib.Path:
         """The directory of the store; it is gone after the last test."""
         return pathlib.Path(self._directory.name)
+
+    @property
+    def grpc_address(self) -> str:
+        """Where clients of RocketMQ 5 connect, by gRPC; the same after a restart."""
+        return self._servers.grpc.address
 
     @property
     def servers(self) -> Servers:

@@ -12,10 +12,9 @@ Everything here runs on the broker's loop. Each server lives in a task of its ow
 
 import asyncio
 import pathlib
-import socket
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Final, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -35,14 +34,13 @@ from .faults.disk_faults import DiskFaults
 from .faults.hits import RunOnLoop
 from .faults.interception import BrokerIdentity, Interception
 from .faults.request_faults import FaultBook
+from .grpc_door import GrpcDoor
 from .loop_thread import LoopThread
 from .movable_clock import MovableClock
+from .server_run import ServerRun, keep_ports
 from .snapshots import StoreExchange, empty, unpack_file
 from .views.client_requests import RequestLog
 from .views.consumption import ConsumptionTracker
-
-_NEIGHBOURS: Final = (-2, 0, 1)
-"""Which ports a broker takes, seen from the one that is told (``broker/ports.py``)."""
 
 
 class SharedServers(NamedTuple):
@@ -74,40 +72,6 @@ class BrokerDownError(RuntimeError):
     """The broker does not run: a test has stopped or killed it."""
 
 
-class ServerRun:
-    """One life of a server, in a task of its own."""
-
-    def __init__(self, tasks: TaskScope) -> None:
-        self._tasks = tasks
-        self._stopping = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def __repr__(self) -> str:
-        return f"<ServerRun {'over' if self._task is None or self._task.done() else 'going on'}>"
-
-    async def start(self, server: AbstractAsyncContextManager[Any]) -> None:
-        """Enter a server (raises what entering it raises)."""
-        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = self._tasks.start(self._run(server, started), f"run {server!r}")
-        await started
-
-    async def stop(self) -> None:
-        """Leave it."""
-        self._stopping.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _run(self, server: AbstractAsyncContextManager[Any], started: "asyncio.Future[None]") -> None:
-        try:
-            async with server:
-                started.set_result(None)
-                await self._stopping.wait()
-        except Exception as error:
-            if started.done():
-                raise
-            started.set_exception(error)
-
-
 class Servers:
     """A broker, and the name server at which it registers unless it is that of another broker; a context manager."""
 
@@ -134,6 +98,7 @@ class Servers:
         self.tracker = ConsumptionTracker(lambda: self.broker.parts)
         self._tasks = TaskScope()
         self._stack = ExitStack()
+        self.grpc = GrpcDoor(self._tasks)
         self._broker: Broker | None = None
         self._broker_run: ServerRun | None = None
         self._nameserver_run: ServerRun | None = None
@@ -223,6 +188,7 @@ class Servers:
             self._first.dismiss(self)
         self._kept_ports.close()
         self._kept_nameserver_port.close()
+        self.grpc.release()
         await self._tasks.__aexit__()
         self._stack.close()
 
@@ -278,6 +244,7 @@ class Servers:
         self.tracker.begin()
         self._broker, self._broker_run = broker, run
         self.address = broker.advertised.bound
+        await self.grpc.open(broker)
 
     async def stop_broker(self) -> None:
         """Stop the broker cleanly; nothing happens while none runs."""
@@ -370,6 +337,7 @@ class Servers:
         run, self._broker_run = self._broker_run, None
         if self._broker is not None and run is not None:
             self._broker = None
+            await self.grpc.close()
             await run.stop()
             self._kept_ports = keep_ports(self.address)
 
@@ -415,23 +383,3 @@ class Servers:
     def _check_own(self) -> None:
         if self._first is not None:
             raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
-
-
-def keep_ports(address: Address, steps: tuple[int, ...] = _NEIGHBOURS) -> ExitStack:
-    """Keep the ports of a server that is down, a broker unless told otherwise, until the stack is closed.
-
-    They are bound without listening: whoever connects is refused, and the system gives them to nobody else.
-    """
-    with ExitStack() as stack:
-        for step in steps:
-            stack.enter_context(_kept(address[0], address[1] + step))
-        return stack.pop_all()
-
-
-@contextmanager
-def _kept(host: str, port: int) -> Generator[None]:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as keeper:
-        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):  # somebody was faster: the start will say so
-            keeper.bind((host, port))
-        yield

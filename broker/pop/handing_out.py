@@ -13,8 +13,10 @@ Rules
     5. What is found is a lease (``leases.py``); where nothing was wanted, the group goes on behind it.
     6. A message of a retry topic is handed out under the name of the topic that was asked for, with its handle in
        POP_CK; nobody could tell whose queue it is from else.
-    7. A request that finds nothing waits, if it may (``waiting.py``).
-    8. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
+    7. When a request was born is believed up to a minute: beyond that, or in the future, its clock is another one, and
+       it was born now. (Java refuses it, or has it wait for as long as the clocks differ.)
+    8. A request that finds nothing waits, if it may (``waiting.py``).
+    9. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
        passed over (``ordered_batches.py``). Such a request waits until that is over, too.
 """
 
@@ -50,6 +52,7 @@ FROM_FIRST: Final = 0
 ORDERED: Final = 999
 """What stands for a revive queue where none is needed."""
 _LATE_MS: Final = 500
+_SKEW_MS: Final = 60_000
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
 _CHANCES: Final = 100
@@ -240,6 +243,8 @@ class PopOperation:
         self._now_ms = now_ms
         self._chance = chance
         self._next_revive_queue = 0
+        self.queues: set[LeaseQueue] = set()
+        """Those that groups have read."""
 
     def __repr__(self) -> str:
         return f"<PopOperation {self._leases!r}>"
@@ -248,6 +253,7 @@ class PopOperation:
         self, request: PopRequest, consumer: tuple[str, int], keeper: LeaseKeeper | None = None
     ) -> Outcome[Popped | Refusal]:
         """Hand out what there is, or wait for it; ``keeper`` keeps what is handed out."""
+        request.born_at_ms = self._born_at(request.born_at_ms)
         wanted = self._validator.validate(request, consumer)
         if isinstance(wanted, Refusal):
             return Outcome(wanted, is_settled=True)
@@ -256,7 +262,6 @@ class PopOperation:
         if popped.records or request.poll_ms <= 0:
             self._wake_next(key, popped)
             return Outcome(popped, is_settled=True)
-        request.born_at_ms = request.born_at_ms or self._now_ms()
         again = partial(self._pop_again, request, consumer, keeper)
         held = Waiting(key, again, wanted.accepts_arrival)
         delay_ms = request.born_at_ms + request.poll_ms - EARLY_MS - self._now_ms()
@@ -282,13 +287,18 @@ class PopOperation:
             return self._has_message(request) or (False if is_last else None)
 
         now_ms = self._now_ms()
-        delay_ms = (request.born_at_ms or now_ms) + request.poll_ms - EARLY_MS - now_ms
+        delay_ms = self._born_at(request.born_at_ms) + request.poll_ms - EARLY_MS - now_ms
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         return self._waiting.hold(Waiting(key, look_again, None), delay_ms) or Outcome(None, is_settled=True)
 
     def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
         """Return why a group may not know how a topic or a queue stands, None if it may."""
         return self._validator.refuse_look(request, consumer)
+
+    def _born_at(self, said_ms: int) -> int:
+        """Return when a request was born, of which its client says so."""
+        now_ms = self._now_ms()
+        return said_ms if now_ms - _SKEW_MS <= said_ms <= now_ms else now_ms
 
     def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group
@@ -409,7 +419,7 @@ class PopOperation:
     def _read_ordered(self, taking: _Taking, queue: LeaseQueue) -> None:
         popped, request = taking.popped, taking.request
         place = OrderedPlace(queue.topic, queue.group, queue.queue_id)
-        attempt = Attempt(request.attempt_id, request.invisible_ms)
+        attempt = Attempt(request.attempt_id, request.invisible_ms, popped.popped_at_ms)
         start_offset = self._start_offset(queue, request.init_mode)
         until_ms = self._ordered.blocked_until_ms(place, attempt)
         if until_ms is not None:
@@ -451,6 +461,7 @@ class PopOperation:
 
     def _start_offset(self, queue: LeaseQueue, init_mode: int) -> int:
         """Return where reading goes on."""
+        self.queues.add(queue)
         offsets = self._tables.offsets
         if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
             self._revival.forget(queue)

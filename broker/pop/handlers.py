@@ -39,6 +39,8 @@ _FOUND: Final = "FOUND"
 _UNSET: Final = "not set any response code"
 """What Java's answer says that nobody has given a remark."""
 _MOST_BITS: Final = 1 << 12
+_MOST_ACKS: Final = 16_384
+"""Messages of one request; each may become a record."""
 
 _read_pop = header_reader(PopHeader)
 _read_ack = header_reader(AckHeader)
@@ -98,6 +100,7 @@ class PopHandlers:
             return Command.response(ResponseCode.NO_MESSAGE)
         try:
             batches = [self._batch_of(entry) for entry in body.acks]
+            _check_count(sum(len(batch.queue_offsets) for batch in batches))
         except DecodeError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
         outcome = self._acks.acknowledge_batches(batches)
@@ -135,6 +138,11 @@ class PopHandlers:
             return Command.response(refusal.code, refusal.remark, PollingInfoReply(polling_num=0))
         count = self._waiting.count(WaitKey(header.topic, header.consumer_group, header.queue_id))
         return Command.response(ResponseCode.SUCCESS, _UNSET, PollingInfoReply(polling_num=count))
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_ACKS:
+        raise DecodeError(f"the request acknowledges {count} messages, limit is {_MOST_ACKS}")
 
 
 def _read_bits(text: str) -> list[int]:

@@ -70,6 +70,13 @@ class LeaseKeeper(Protocol):
         ...
 
 
+class InHand(NamedTuple):
+    """What consumers of a group have of a queue, and where reading goes on."""
+
+    queue_offsets: list[int]
+    next_offset: int
+
+
 class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Messages of one queue that were handed out together; ``end_offset`` is where the next read begins."""
 

@@ -99,10 +99,12 @@ class OrderedPlace(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Who asks: requests of one attempt may be repeated, when an answer is lost."""
+    """Who asks, and when: requests of one attempt may be repeated, when an answer is lost."""
 
     attempt_id: str | None
     invisible_ms: int
+    popped_at_ms: int = 0
+    """The time that handles of the batch will have; their acknowledgements name the batch by it."""
 
 
 class OrderedBatches:
@@ -180,7 +182,7 @@ class OrderedBatches:
         first = queue_offsets[0]
         counts = {offset: before.get(offset, 0) for offset in queue_offsets}
         batch = OrderedBatch(
-            popped_at_ms=now_ms,
+            popped_at_ms=attempt.popped_at_ms,
             invisible_ms=attempt.invisible_ms,
             distances=[first, *(offset - first for offset in queue_offsets[1:])],
             counts={offset: count for offset, count in counts.items() if count},

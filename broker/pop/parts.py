@@ -23,7 +23,7 @@ from .check_points import ReviveTopic
 from .giving_up import GivingUp
 from .handing_out import PopOperation, PopValidator
 from .handlers import PopHandlers
-from .leases import LeaseKeeper, LeaseQueue, LeaseRules, Leases
+from .leases import InHand, LeaseKeeper, LeaseQueue, LeaseRules, Leases
 from .ordered_batches import OrderedBatches, OrderedPlace
 from .peeking import PeekOperation
 from .revival import PopLog, PopTables, Revival, RevivalJob, ReviveReader
@@ -129,6 +129,18 @@ class Pop:
             for queue_id in (ALL_QUEUES, place.queue_id):
                 self.waiting.wake_later(WaitKey(place.topic, place.group, queue_id), delay_ms)
 
+    def in_hand(self, group: str, topic: str, queue_id: int) -> InHand | None:
+        """Return what consumers of a group have of a queue; None where nobody has popped."""
+        queue = LeaseQueue(group, topic, queue_id)
+        if queue not in self.pops.queues:
+            return None
+        committed = self._needs.tables.offsets.committed(group, topic, queue_id) or 0
+        batch = self.ordered.find(OrderedPlace(topic, group, queue_id))
+        if batch is None or committed > batch.queue_offsets[-1]:
+            return InHand(self.leases.in_flight(queue), self.leases.next_offset(queue, committed))
+        open_offsets = [offset for number, offset in enumerate(batch.queue_offsets) if not batch.is_acked(number)]
+        return InHand(open_offsets, batch.queue_offsets[-1] + 1)
+
     def forget_gone(self) -> None:
         """Forget the leases of topics and groups that are gone, and answer who waits there."""
         tables = self._needs.tables
@@ -139,6 +151,7 @@ class Pop:
         for queue in self.leases.queues():
             if is_gone(queue):
                 self.revival.forget(queue)
+        self.pops.queues -= set(filter(is_gone, self.pops.queues))
         self._log.commit()
         self.waiting.wake_gone(lambda topic: tables.topics.get(topic) is None)
 

@@ -421,7 +421,7 @@ class ReviveReader:
     def _is_of_before(self, point: CheckPoint) -> bool:
         """Tell whether the group has been set elsewhere since."""
         key = point.key
-        return key.popped_at_ms < self._moved_at_ms.get((key.group, key.topic, key.queue_id), 0)
+        return key.popped_at_ms <= self._moved_at_ms.get((key.group, key.topic, key.queue_id), 0)
 
     def _take_up(self, point: CheckPoint, queue_id: int) -> Lease | None:
         known = self._leases.find(point.key)

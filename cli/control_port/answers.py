@@ -25,6 +25,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="The name of the broker")]
     nameserver: str
     broker: str
+    grpc: Annotated[str, Meta(description="Where clients of RocketMQ 5 connect")]
     version: Annotated[str, Meta(description="That of rocketlet")]
 
 

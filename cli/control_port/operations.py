@@ -69,6 +69,7 @@ class ControlOperations:
             name=str(broker.servers.identity),
             nameserver=broker.nameserver,
             broker=broker.address,
+            grpc=broker.grpc_address,
             version=self._version,
         )
 

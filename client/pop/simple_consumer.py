@@ -5,23 +5,23 @@
     change_invisible    a longer time, or a shorter one: 0 gives the message back at once
     neither             it comes again when the time is over, to whoever asks then, with one attempt more
 
-No queues are owned, so any number of consumers share the messages of a topic. A message that has had all attempts of
-its group goes to the dead letters.
+No queues are owned, so any number of consumers share the messages of a topic. How many attempts are enough is the
+application's to say: brokers count them (``reconsume_times``), and bring a message again for ever.
 """
 
-import asyncio
 from typing import Final, Self
 
 from ...common.clock import Clock
-from ...common.errors import ClientStateError, RocketletError
+from ...common.errors import ClientStateError
 from ...common.message import ReceivedMessage
 from ...common.subscriptions.subscription import ALL
+from ...remoting.transport.event_loop import TaskScope
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import SimpleConsumerSettings, check_group, choose_settings
 from .pop_member import PopMember
-from .pop_requests import PopPlan, PopRequests, handle_of
+from .pop_requests import PopPlan, PopRequests
 
 MAX_MESSAGES: Final = 32
 _SLICE_MS: Final = 1_000
@@ -56,7 +56,8 @@ class SimpleConsumer:
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = PopMember(self._session, self.group, self.settings.consume_from)
-        self._requests = PopRequests(self._session, self.group)
+        self._tasks = TaskScope()
+        self._requests = PopRequests(self._session, self.group, self._tasks)
 
     def __repr__(self) -> str:
         return f"<SimpleConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.subscriptions!r}>"
@@ -116,7 +117,7 @@ class SimpleConsumer:
 
     async def _ask_around(self, plan: PopPlan, left_ms: int) -> list[ReceivedMessage]:
         """Ask brokers in turn until one has messages: each at once, or wait at the first."""
-        places = await self._member.places()
+        places = await self._member.places.find()
         if not places:
             await self._clock.sleep(min(left_ms, _SLICE_MS))
         wait_ms = left_ms if len(places) == 1 else min(left_ms, _SLICE_MS)
@@ -140,20 +141,7 @@ class SimpleConsumer:
             RemotingError, ResponseError: a broker did not answer, or with an error; others may be acknowledged.
         """
         self._lifecycle.check()
-        for message in messages:
-            handle_of(message)
-        errors: list[RocketletError] = []
-        async with asyncio.TaskGroup() as tasks:
-            for message in messages:
-                tasks.create_task(self._ack(message, errors))
-        if errors:
-            raise errors[0]
-
-    async def _ack(self, message: ReceivedMessage, errors: list[RocketletError]) -> None:
-        try:
-            await self._requests.acknowledge(message)
-        except RocketletError as error:
-            errors.append(error)
+        await self._requests.acknowledge(messages)
 
     async def change_invisible(self, message: ReceivedMessage, invisible_ms: int) -> None:
         """Have a message come again ``invisible_ms`` from now, unless it is acknowledged before.
@@ -175,6 +163,7 @@ class SimpleConsumer:
         """
         async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._tasks)
             await self._member.join()
             stack.push_async_callback(self._member.leave)
         return self

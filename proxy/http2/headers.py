@@ -16,10 +16,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hpack import Decoder, Encoder
+from hpack import Encoder
 from hpack.exceptions import HPACKError, OversizedHeaderListError
 
 from ...common.errors import Http2Error
+from .decompression import HeaderDecoder
 from .events import Headers
 from .frames import Http2Code
 
@@ -39,7 +40,7 @@ class HeaderReader:
     __slots__ = ("_decoder", "_frames", "_max_block_bytes", "_max_frames", "_pieces", "_size")
 
     def __init__(self, max_block_bytes: int, max_frames: int) -> None:
-        self._decoder = Decoder(max_block_bytes)
+        self._decoder = HeaderDecoder(max_block_bytes)
         self._max_block_bytes = max_block_bytes
         self._max_frames = max_frames
         self._pieces: list[bytes] = []
@@ -78,11 +79,11 @@ class HeaderReader:
         """
         pieces, self._pieces, self._size, self._frames = self._pieces, [], 0, 0
         try:
-            return list(self._decoder.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces), raw=True))
+            return self._decoder.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except OversizedHeaderListError as error:
             text = f"headers are more than {self._max_block_bytes} bytes"
             raise Http2Error(text, Http2Code.ENHANCE_YOUR_CALM) from error
-        except (HPACKError, ValueError, IndexError) as error:
+        except HPACKError as error:
             raise Http2Error(f"headers cannot be decompressed: {error}", Http2Code.COMPRESSION_ERROR) from error
 
 

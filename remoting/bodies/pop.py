@@ -7,7 +7,7 @@
 Names in acknowledgements are short, as the official client writes them; long ones are read as well.
 """
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -29,11 +29,17 @@ class BatchAckEntry(msgspec.Struct, kw_only=True):
     b: str = ""
 
 
+MAX_BATCHES: Final = 1_024
+"""Of acknowledgements in one request, each of one lease."""
+
+
 class BatchAckBody(msgspec.Struct, rename="camel", kw_only=True):
     """What a consumer is done with at one broker."""
 
     broker_name: str | None = None
-    acks: list[BatchAckEntry] = msgspec.field(default_factory=list[BatchAckEntry])
+    acks: Annotated[list[BatchAckEntry], msgspec.Meta(max_length=MAX_BATCHES)] = msgspec.field(
+        default_factory=list[BatchAckEntry]
+    )
 
 
 class AssignmentQuestion(msgspec.Struct, rename="camel", kw_only=True):

@@ -27,7 +27,9 @@ def ask(method: str, url: str, **asked: object) -> httpx.Response:
 def test_ready_line_and_first_words(start: Start) -> None:
     """The address stands behind the others; options of the broker count; SIGTERM ends it with code 0."""
     running = start(*CONTROLLED, "--topic", "orders:3", "--topic", "bills", "--set", "brokerName=shop")
-    assert re.fullmatch(r"ready namesrv=\S+ broker=\S+ control=http://127\.0\.0\.1:\d+\n", running.ready)
+    assert re.fullmatch(
+        r"ready namesrv=\S+ broker=\S+ control=http://127\.0\.0\.1:\d+ grpc=127\.0\.0\.1:\d+\n", running.ready
+    )
     url, named = running.addresses["control"], running.addresses
     told = {"name": "shop", "nameserver": named["namesrv"], "broker": named["broker"], "version": "0.1.0"}
     assert ask("GET", url).json() == told
@@ -46,7 +48,7 @@ def test_fixed_ports(start: Start) -> None:
     first = start(*CONTROLLED)
     ports = {name: urlsplit(f"//{address}").port for name, address in first.addresses.items() if name != "control"}
     assert first.stop()[0] == 0
-    options = ("--namesrv-port", str(ports["namesrv"]), "--broker-port", str(ports["broker"]))
+    options = [part for name, port in ports.items() for part in (f"--{name}-port", str(port))]
     running = start("up", "--ephemeral", *options, "--control-port", "0")
     assert running.addresses | {"control": ""} == first.addresses | {"control": ""}
     for path in ("broker/kill", "nameserver/stop", "nameserver/start", "broker/restart"):
@@ -70,7 +72,7 @@ def test_background(command: CommandLine) -> None:
     begun = command(*CONTROLLED, "--background")
     assert begun.returncode == 0, begun.stderr
     [row] = json.loads(command("status", "--json").stdout)
-    assert begun.stdout.endswith(f" control={row['control']}\n")
+    assert f" control={row['control']} " in begun.stdout
     assert ask("POST", f"{row['control']}/broker/reset").status_code == 204
     assert command("status").returncode == 0
     assert command("down").returncode == 0

@@ -58,7 +58,8 @@ def test_first_lines_of_a_lone_broker(start: Start, tmp_path: pathlib.Path) -> N
     address = running.addresses["namesrv"]
     lines = said_by(running)
     assert lines[0] == f"messages are kept in {tmp_path / 'data' / 'rocketlet' / 'store'}"
-    assert lines[1] == f"clients find the broker by the name server {address} (NAMESRV_ADDR)"
+    newer = f"those of RocketMQ 5 at {running.addresses['grpc']}"
+    assert lines[1] == f"clients find the broker by the name server {address} (NAMESRV_ADDR), {newer}"
     assert re.fullmatch(
         rf"to send a message: \S+ -m rocketlet message send hello 'Hello, world' --namesrv {address}", lines[2]
     )

@@ -76,6 +76,7 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("tls.server.mode", "enforcing"),
         ("enableDLegerCommitLog", "true"),
         ("storeType", "defaultRocksDB"),
+        ("popConsumerKVServiceEnable", "true"),
         ("enableControllerMode", "true"),
         ("enableRemoteEscape", "true"),
         ("enableLmq", "true"),

@@ -57,6 +57,7 @@ async def test_addresses(control: httpx.AsyncClient, broker: RocketmqBroker) -> 
         "name": "broker-a",
         "nameserver": broker.nameserver,
         "broker": broker.address,
+        "grpc": broker.grpc_address,
         "version": "1.2.3",
     }
 

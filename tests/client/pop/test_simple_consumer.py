@@ -158,3 +158,16 @@ async def test_unknown_topic_is_waited_for(own_address: str) -> None:
         consumer.unsubscribe("T")
         await consumer.ack(message)
         assert await consumer.receive(wait_ms=0) == []
+
+
+async def test_answer_for_a_caller_that_has_gone(own_address: str) -> None:
+    """A message that comes when nobody waits for it any more is given back at once."""
+    async with Producer("pg", own_address) as producer, simple_consumer(own_address) as consumer:
+        await producer.send(Message("T", b"first"))
+        await consumer.ack(*await receive_all(consumer, 1))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await consumer.receive()
+        await producer.send(Message("T", b"second"))
+        [message] = await receive_all(consumer, 1)
+        assert message.body == b"second"

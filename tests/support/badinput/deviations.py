@@ -66,7 +66,7 @@ BROKER: Final = [
         0,
     ),
     Deviation(
-        "A group that was given the offsets of another one goes on there; Java minds an older reset (314, then 200050).",
+        "A group that was given the offsets of another one goes on there; Java minds an older reset (314, 200050).",
         "200052 consumerGroup: number",
         0,
         "FOUND",

@@ -1,0 +1,67 @@
+"""The gRPC port of a broker for tests: bound while it runs, at the same port after a restart, kept while it is down.
+
+What serves it is imported when the first client knocks. Calls have the machine's time: their deadlines are those of
+clients, whatever time the test has made it for the broker.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..broker.server import Broker
+from ..broker.settings.grpc import NO_PORT, PORT_KEY
+from ..common.ids import format_address
+from ..remoting.transport.event_loop import LoopClock, TaskScope
+from ..remoting.transport.server import OnDemandPort, open_listener
+from .server_run import ServerRun, keep_ports
+
+if TYPE_CHECKING:
+    from ..remoting.transport.server import MakeServer
+
+
+class GrpcDoor:
+    """Where clients of RocketMQ 5 come in."""
+
+    def __init__(self, tasks: TaskScope) -> None:
+        self._tasks = tasks
+        self._run: ServerRun | None = None
+        self._kept = ExitStack()
+        self._bound = "", 0
+        self.address = ""
+        """Where clients find it; empty without a port."""
+
+    def __repr__(self) -> str:
+        return f"<GrpcDoor {self.address}>"
+
+    async def open(self, broker: Broker) -> None:
+        """Bind the port of a broker that has started, if it shall have one.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+        config = broker.config
+        if config.grpc.port == NO_PORT:
+            return
+        self._kept.close()
+        listener = open_listener(config.host, self._bound[1] or config.grpc.port, key=PORT_KEY)
+        port, self._run = OnDemandPort(listener, partial(_load, broker)), ServerRun(self._tasks)
+        await self._run.start(port)
+        self._bound = port.address
+        self.address = format_address(broker.advertised.told[0], self._bound[1])
+
+    async def close(self) -> None:
+        """Serve nobody any more, and keep the port from others."""
+        run, self._run = self._run, None
+        if run is not None:
+            await run.stop()
+            self._kept = keep_ports(self._bound, (0,))
+
+    def release(self) -> None:
+        """Let others have the port."""
+        self._kept.close()
+
+
+def _load(broker: Broker) -> "MakeServer":
+    from ..proxy.server import serving
+
+    return serving(broker, LoopClock())
