@@ -10,10 +10,12 @@ from killing.popped import PopLedger
 from killing.victim import Victim
 
 SEED = "plover"
+OFTEN = {"flushConsumerOffsetInterval": "300"}
+"""The offsets are saved between two kills: else all messages would be read again from the queues."""
 SETTINGS = {
-    "leases in memory": {},
-    "each lease written at once": {"enablePopBufferMerge": "false"},
-    "SYNC_FLUSH": {"flushDiskType": "SYNC_FLUSH"},
+    "leases in memory": OFTEN,
+    "each lease written at once": {**OFTEN, "enablePopBufferMerge": "false"},
+    "SYNC_FLUSH": {**OFTEN, "flushDiskType": "SYNC_FLUSH"},
 }
 MOST_ANSWERS = 400
 

@@ -2,7 +2,7 @@
 
     a cycle    sends, pops, acknowledgements and changes side by side -> SIGKILL -> start -> pop until all has come
 
-A message whose acknowledgement was answered need not come again, though it may: the offset in the file may be older.
+A message whose acknowledgement was sent need not come again, though it may: the offset in the file may be older.
 All others that were stored have to, at the latest ``SLACK_MS`` after its lease.
 """
 
@@ -83,9 +83,9 @@ class PopLedger:
         return messages
 
     async def _acknowledge(self, caller: Caller, message: PoppedMessage) -> None:
+        self.open.pop(message.body, None)  # it may be stored though the broker dies before it answers
         answer = await caller.ask(RequestCode.ACK_MESSAGE, ack_fields(message, TOPIC, GROUP))
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-        self.open.pop(message.body, None)
 
     async def _change(self, caller: Caller, message: PoppedMessage) -> None:
         lease_ms = self.choose.choice((0, 2_000, 5_000))
