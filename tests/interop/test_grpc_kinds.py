@@ -1,4 +1,4 @@
-"""Messages in order, delayed and in transactions, as official clients for RocketMQ 5 send and receive them."""
+"""Messages in order, delayed, recalled and refused, as official clients for RocketMQ 5 send and receive them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -107,33 +107,6 @@ def test_delayed_messages_are_not_early(
     assert message.message_id == kept.message_id
     assert message.received_at >= due + 1000
     assert message.deliver_at_ms == due + 1000
-
-
-@pytest.mark.feature("G11")
-@every_grpc_client
-def test_transactions_end_as_they_are_told(
-    grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
-) -> None:
-    """Committed messages arrive and others do not; the client is asked about open ones, and its answer counts."""
-    topic = new_grpc_topic("TRANSACTION")
-    told = [("commit", "unknown"), ("rollback", "unknown"), ("unknown", "commit"), ("unknown", "rollback")]
-    about = {"endpoints": grpc_server.grpc, "group": new_name(), "subscriptions": {topic: None}}
-    with (
-        Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer,
-        PushConsumer5(grpc_driver, **about) as pushed,
-    ):
-        sent = producer.send_all(
-            topic,
-            *[
-                Outgoing5(f"{outcome}, {checked}".encode(), properties={"outcome": outcome, "checked": checked})
-                for outcome, checked in told
-            ],
-        )
-        asked = producer.checked(2)
-        assert {message.message_id for message in asked} == {receipt.message_id for receipt in sent[2:]}
-        received = pushed.received(2)
-        assert producer.checked(3, timeout_ms=3000) == asked, "what was answered is not asked again"
-    assert {message.body for message in received} == {b"commit, unknown", b"unknown, commit"}
 
 
 @pytest.mark.feature("G12")

@@ -25,29 +25,6 @@ def bodies(messages: Sequence[MessageView]) -> list[bytes]:
 
 @pytest.mark.feature("G3")
 @every_grpc_client
-def test_sent_messages_are_read_by_remoting(
-    grpc_driver: GrpcDriver, java: Driver, grpc_server: GrpcServer, new_grpc_topic: NewTopic
-) -> None:
-    """Body, tag, keys, properties and id of each message are those that a remoting client reads, queue by queue."""
-    topic = new_grpc_topic()
-    sent = [
-        Outgoing5(
-            f"nachricht {number} 世界 😀".encode(), tag="täg", keys=[f"k{number}"], properties={"größe": "1 公斤"}
-        )
-        for number in range(6)
-    ]
-    with Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer:
-        receipts = producer.send_all(topic, *sent[:3]) + producer.send_all(topic, *sent[3:], mode="async")
-    read = {message.msg_id: message for message in read_topic(java, grpc_server.namesrv, topic)}
-    assert len(read) == len(sent)
-    for message, receipt in zip(sent, receipts, strict=True):
-        found = read[receipt.message_id]
-        assert (found.body, found.tags, found.keys) == (message.body, message.tag, message.keys[0])
-        assert (found.properties["größe"], found.queue_offset) == ("1 公斤", receipt.offset)
-
-
-@pytest.mark.feature("G3")
-@every_grpc_client
 def test_messages_of_remoting_are_received(
     grpc_driver: GrpcDriver,
     java: Driver,
