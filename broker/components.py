@@ -360,6 +360,7 @@ class Components:
     def operations(self) -> "BrokerOperations":
         """What the broker does for clients that come by another protocol."""
         from .operations import BrokerOperations
+        from .other_brokers import OtherBrokers
 
         state = self._state
         return BrokerOperations(
@@ -378,6 +379,7 @@ class Components:
             recalls=self._recalls,
             transaction_ends=self._transaction_ends,
             pop=lambda: self.pop.pop,
+            find_other_brokers=OtherBrokers(self.registration, self._tasks, self._config.broker_name).find,
         )
 
     def _own_address(self) -> str:

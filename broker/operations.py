@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from .pop.parts import Pop
 
 
+class OtherBroker(NamedTuple):
+    """What another broker has of a topic, and the address at which it serves gRPC."""
+
+    name: str
+    address: str
+    read_queues: int
+    write_queues: int
+    perm: int
+
+
 class BrokerOperations(NamedTuple):
     """The operations, and the tables that they work on.
 
@@ -48,3 +58,5 @@ class BrokerOperations(NamedTuple):
     recalls: RecallOperation
     transaction_ends: EndTransaction
     pop: "Callable[[], Pop]"
+    find_other_brokers: Callable[[str, Callable[[Sequence[OtherBroker]], object]], object]
+    """Calls with the other brokers that have a topic, as far as they serve gRPC."""

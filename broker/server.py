@@ -174,6 +174,11 @@ class Broker:
         assert self._parts is not None, "name servers are told between start and stop"
         await self._parts.registration.tell_everybody()
 
+    async def announce_grpc(self, address: str) -> None:
+        """Tell name servers at which address a started broker serves clients of gRPC."""
+        assert self._parts is not None, "name servers are told between start and stop"
+        await self._parts.registration.announce_grpc(address)
+
     async def _open_store(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> MessageStore:
         open_store = partial(
             MessageStore.open,

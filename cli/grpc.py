@@ -74,7 +74,9 @@ async def enter_grpc(servers: AsyncExitStack, clock: Clock, broker: "Broker", *,
         _log.warning("clients of RocketMQ 5 are not served: %s", error)
         return None
     port = await servers.enter_async_context(OnDemandPort(listener, partial(_load, broker, clock)))
-    return format_address(broker.advertised.told[0], port.address[1])
+    address = format_address(broker.advertised.told[0], port.address[1])
+    await broker.announce_grpc(address)
+    return address
 
 
 def _load(broker: "Broker", clock: Clock) -> "MakeServer":

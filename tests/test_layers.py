@@ -55,7 +55,7 @@ WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
-        *("registration", "components", "admin_components", "parts", "ports", "role", "server"),
+        *("registration", "components", "admin_components", "other_brokers", "parts", "ports", "role", "server"),
         *("ha_client", "ha_server", "master_requests", "peer_handlers", "slave_handlers", "slave_link"),
         "table_handlers",
     }
@@ -217,7 +217,7 @@ def is_folder(name: tuple[str, ...]) -> bool:
 @pytest.mark.parametrize("folder", OUTSIDE)
 def test_outside_imports_the_package(folder: str) -> None:
     """Tests, benchmarks and examples import ``rocketlet.…`` and never a bare folder, which would be a second copy."""
-    paths = [path for path in (ROOT / folder).rglob("*.py") if not {"java", "go"}.intersection(path.parts)]
+    paths = [path for path in (ROOT / folder).rglob("*.py") if not {"java", "go", "target"}.intersection(path.parts)]
     faults = [f"{path.relative_to(ROOT)}: {fault}" for path in paths for fault in faults_outside(path.read_text())]
     assert faults == []
 

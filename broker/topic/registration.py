@@ -21,7 +21,9 @@ Rules
        two cases a name server of ours on this machine is told that clients may use any host that leads here
        (``namesrv/route_handlers.py``); others ignore that.
     8. Answers to a slave say where its master is, or nothing while there is none.
-    9. Where slaves may act as master (``enableSlaveActingMaster``) registrations say so, and after how long a silence
+    9. Where a broker serves clients of gRPC it says so as well, by a value of its name (100): the routes of name
+       servers have no place for it, and clients that ask one broker are to find all (``other_brokers.py``).
+   10. Where slaves may act as master (``enableSlaveActingMaster``) registrations say so, and after how long a silence
        the broker is gone. Between them it says that it is alive, and asks who else is there (``group_watch.py``).
 """
 
@@ -56,6 +58,7 @@ from ...remoting.headers.namesrv import (
     BrokerGroupHeader,
     BrokerHeader,
     BrokerHeartbeatHeader,
+    PutKvHeader,
     RegisterBrokerHeader,
     RegisterBrokerReply,
     RegisterTopicHeader,
@@ -73,6 +76,8 @@ from .topics import READ_WRITE, TopicTable
 
 UNREGISTER_TIMEOUT_MS = 3000
 MEMBERS_TIMEOUT_MS = 3000
+GRPC_NAMESPACE = "ROCKETLET_GRPC"
+"""Where name servers keep, by the names of brokers, the addresses at which these serve clients of gRPC."""
 
 
 class RegisterOutcome(NamedTuple):
@@ -100,6 +105,7 @@ class NameServerLink:
         self._config = config
         self._connection: Connection | None = None
         self._is_registered = False
+        self._grpc_told: tuple[str, Connection | None] | None = None
         self.lost = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -157,6 +163,25 @@ class NameServerLink:
         command = Command.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
         answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
         return answer.code == ResponseCode.SUCCESS
+
+    async def announce_grpc(self, address: str) -> None:
+        """Tell where this broker serves clients of gRPC, once for each connection.
+
+        Raises:
+            RemotingError: no answer.
+        """
+        if self._grpc_told != (address, self._connection):
+            header = PutKvHeader(namespace=GRPC_NAMESPACE, key=self._config.broker_name, value=address)
+            await self.ask(Command.request(RequestCode.PUT_KV_CONFIG, header))
+            self._grpc_told = address, self._connection
+
+    async def ask(self, command: Command) -> Command:
+        """Return what the name server answers.
+
+        Raises:
+            RemotingError: no answer.
+        """
+        return await self._pool.request(self.address, command, self._config.register_timeout_ms)
 
     async def say_alive(self, version: DataVersion) -> None:
         """Send a sign of life with the version of the topics; it is not answered.
@@ -267,6 +292,7 @@ class Registration:
         self._has_told_parts = False
         self._announced: dict[str, _Announced] = {}  # topics that are not on disk yet
         self._is_saving_again = False
+        self.grpc_address = ""
         self.is_stopped = False
 
     def __repr__(self) -> str:
@@ -315,6 +341,8 @@ class Registration:
         if not outcome.is_accepted:
             raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
         await self._tell_changed(link, told)
+        if self.grpc_address:
+            await link.announce_grpc(self.grpc_address)
         if outcome.ordered is not None:
             self._topics.set_ordered(outcome.ordered)
         return self._settings.config.register_every_ms
@@ -331,6 +359,26 @@ class Registration:
             await link.say_alive(self._topics.version)
         except RemotingError as error:
             _log.debug("name server %s is not told that the broker is alive: %s", link.address, error)
+
+    @property
+    def links(self) -> Sequence[NameServerLink]:
+        """The name servers, while the broker runs."""
+        return self._links
+
+    async def announce_grpc(self, address: str) -> None:
+        """Have all name servers know where this broker serves clients of gRPC."""
+        self.grpc_address = address
+        registered = [link for link in self._links if link.is_registered]
+        await self._wait_in_limit(
+            [self._tasks.start(self._announce_grpc(link), f"announce gRPC at {link.address}") for link in registered]
+        )
+
+    async def _announce_grpc(self, link: NameServerLink) -> None:
+        try:
+            await link.announce_grpc(self.grpc_address)
+        except RocketletError as error:
+            text = "telling name server %s the gRPC port failed, trying again with the next registration: %s"
+            _log.warning(text, link.address, error)
 
     async def tell_everybody(self) -> None:
         """Register everything anew at all name servers; return when that is done or has failed, or after a second."""

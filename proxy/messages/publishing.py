@@ -20,6 +20,7 @@ Rules
 """
 
 import hashlib
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -49,6 +50,7 @@ from . import v2
 from .enums import Code, DigestType, Encoding, MessageType
 from .statuses import status
 
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 MAX_PROPERTIES: Final = 128
 MAX_PROPERTY_BYTES: Final = 16 << 10
 MAX_GROUP_BYTES: Final = 64
@@ -131,7 +133,7 @@ def kind_of(properties: Mapping[str, str]) -> MessageType:
 
 def has_control_character(text: str) -> bool:
     """Tell whether a text holds what Java takes for a control character."""
-    return any(character < " " or "\x7f" <= character <= "\x9f" for character in text)
+    return _CONTROL.search(text) is not None
 
 
 def _body_fault(message: v2.Message, max_body_bytes: int) -> v2.Status | None:

@@ -5,7 +5,9 @@ Rules
     1. Whatever a client calls is a sign of life. One that gives none for two minutes is gone, and so is one that says
        so. Whoever is joined to that hears of it (``on_gone``).
     2. The newest telemetry stream of a client is the way to reach it; that a stream ends says nothing about its client.
-    3. A client is known from its first call on. What it has said of itself, in settings or a heartbeat, makes it a
+    3. A group gets its retry topic with its first member, as those of remoting do; upstream makes none here, and its
+       tools find no members.
+    4. A client is known from its first call on. What it has said of itself, in settings or a heartbeat, makes it a
        producer of topics or a member of a consumer group for administrators, and producers can be asked about
        transactions. Members of classic clients do not see it, and share no queues with it.
 """
@@ -15,11 +17,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ...broker.group.members import CLUSTERING, Client, ConsumerSpec, Members
-from ...broker.transaction.checks import CheckRequest, ProducerLink
-from ...common.clock import Clock
+from ...broker.group.members import CLUSTERING, Client, ConsumerSpec
+from ...broker.operations import BrokerOperations
+from ...broker.transaction.checks import CheckRequest
 from ...common.codes import VERSION
 from ...common.ids import Address, format_address
+from ...common.names import retry_topic
 from ...common.subscriptions.subscription import SQL92_TYPE, TAG_TYPE, Subscription
 from ..messages import v2
 from ..messages.enums import ClientType, FilterType
@@ -80,14 +83,10 @@ class GrpcClient(msgspec.Struct, eq=False):
 class ClientRegistry:
     """Knows the clients; ``ask`` brings a question about a transaction to one of them."""
 
-    def __init__(
-        self,
-        members: Members[ProducerLink],
-        clock: Clock,
-        ask: Callable[[GrpcClient, CheckRequest, bytes], object],
-    ) -> None:
-        self._members = members
-        self._clock = clock
+    def __init__(self, operations: BrokerOperations, ask: Callable[[GrpcClient, CheckRequest, bytes], object]) -> None:
+        self._operations = operations
+        self._members = operations.guests
+        self._clock = operations.clock
         self._ask = ask
         self._clients: dict[str, GrpcClient] = {}
         self._gone: list[Callable[[str], object]] = []
@@ -145,8 +144,9 @@ class ClientRegistry:
         subscriptions: Mapping[str, Subscription] | None = None,
     ) -> None:
         """Note that a client is a member of a group; without subscriptions those that are known stay."""
-        if client.group and client.group != group:
+        if client.group != group:
             self._members.leave_consumer(client.group, client)
+            self._open(group)
         client.group = group
         consume_type = "CONSUME_PASSIVELY" if kind == ClientType.PUSH_CONSUMER else "CONSUME_ACTIVELY"
         spec = ConsumerSpec(group, consume_type, CLUSTERING, _FROM_WHERE, subscriptions or {}, 0)
@@ -154,6 +154,15 @@ class ClientRegistry:
             self._members.refresh_consumer(spec, _member(client), client, client.heard_at_ms)
         else:
             self._members.join_consumer(spec, _member(client), client, client.heard_at_ms)
+
+    def _open(self, group_name: str) -> None:
+        """Have a group, and its retry topic: by the route of that tools look for who consumes in a group."""
+        group = self._operations.groups.find(group_name)
+        if group is None or self._operations.settings.config.replication.is_slave:
+            return
+        topic, is_new = self._operations.topics.ensure(retry_topic(group_name), group.retry_queue_nums)
+        if is_new:
+            self._operations.make_known([topic.topic_name], lambda: None)
 
     def refresh(self, client: GrpcClient) -> None:
         """Note a sign of life of a client where administrators look."""

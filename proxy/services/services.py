@@ -33,7 +33,7 @@ class Services:
         self._operations = operations
         ids = TransactionIds(operations.store)
         transactions = TransactionService(operations, ids)
-        self.clients = clients = ClientRegistry(operations.guests, operations.clock, transactions.ask)
+        self.clients = clients = ClientRegistry(operations, transactions.ask)
         routes, sessions = RouteService(operations, own_address), SessionService(clients)
         sends = SendService(operations, clients, ids)
         named = {

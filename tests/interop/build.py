@@ -11,6 +11,8 @@ from interop.toolchain import (
     OLD_JAVA_VERSION,
     MissingToolError,
     build_go,
+    build_grpc_java,
+    build_grpc_python,
     build_h2spec,
     build_java,
     build_spring,
@@ -21,6 +23,8 @@ BUILDS = {
     "spring": build_spring,
     "go": build_go,
     "h2spec": build_h2spec,
+    "grpc-java": build_grpc_java,
+    "grpc-python": build_grpc_python,
 }
 
 

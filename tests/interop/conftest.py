@@ -16,6 +16,9 @@ from functools import cache
 import pytest
 from interop.clients import Admin
 from interop.driver import Driver
+from interop.grpc_clients import GrpcDriver
+from interop.grpc_drivers import start_grpc_driver
+from interop.grpc_servers import GrpcServer, ProxyServer, RocketletGrpcServer
 from interop.secured import ASKS_WHETHER, ASKS_WHO
 from interop.servers import JavaServer, RocketletServer, Server
 from interop.toolchain import TLS_MODE, build_go
@@ -53,6 +56,13 @@ def _start_server(store: pathlib.Path, replaced: Server | None = None, **setting
     if os.environ.get("ROCKETLET_INTEROP_SERVER") == "java":
         return _start_java_server(store, replaced, **settings)
     return RocketletServer(store, settings, replaced)
+
+
+def _start_grpc_server(store: pathlib.Path, replaced: GrpcServer | None = None, **settings: str) -> GrpcServer:
+    if os.environ.get("ROCKETLET_INTEROP_SERVER") == "java":
+        with skipped_without("the official proxy"):
+            return ProxyServer(store, settings, replaced)
+    return RocketletGrpcServer(store, settings, replaced)
 
 
 def _start_java_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
@@ -220,3 +230,36 @@ def new_topic(admin: Admin, server: Server, new_name: Callable[[], str]) -> NewT
         return topic
 
     return create
+
+
+@pytest.fixture(scope="session")
+def grpc_driver_of() -> Iterator[Callable[[str], GrpcDriver]]:
+    """Return a call that gives the process with an official client that speaks gRPC, from its first use to the end."""
+    with ExitStack() as started:
+
+        @cache
+        def start(name: str) -> GrpcDriver:
+            return started.enter_context(start_grpc_driver(name))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def grpc_driver(grpc_driver_of: Callable[[str], GrpcDriver], request: pytest.FixtureRequest) -> GrpcDriver:
+    """Return the process of the official client that the test runs with."""
+    return grpc_driver_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def grpc_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServer]:
+    """Return the server that most tests of gRPC clients share; open transactions are asked about after a second."""
+    settings = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
+    with _start_grpc_server(tmp_path_factory.mktemp("grpc") / "store", None, **settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def grpc_admin(java_of: Callable[[str], JavaDriver], grpc_server: GrpcServer) -> Iterator[Admin]:
+    """Return an administration client of the server that tests of gRPC clients share."""
+    with Admin(java_of(DEFAULT_JAVA), namesrv=grpc_server.namesrv) as client:
+        yield client

@@ -7,6 +7,7 @@ from google.protobuf.message import Message
 from probe_calls import ProbeCall
 
 from rocketlet.broker.server import Broker
+from rocketlet.common.ids import Address
 from rocketlet.proxy.messages import v2
 from rocketlet.proxy.rpc.call import RequestStream, StreamMethod, UnaryMethod
 from rocketlet.proxy.services.calling import SERVICE
@@ -27,9 +28,9 @@ def make_call(metadata: Mapping[str, str] = METADATA) -> ProbeCall:
 class LocalPort:
     """The services of a broker, called in the process."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, own_address: Address = HERE) -> None:
         self.operations = broker.operations
-        self.services = Services(broker.operations, HERE)
+        self.services = Services(broker.operations, own_address)
 
     def start(self, method: str, request: bytes, call: ProbeCall) -> ProbeCall:
         """Serve a call, and end the turn."""

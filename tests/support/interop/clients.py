@@ -149,7 +149,7 @@ class Pulled(msgspec.Struct, rename="camel"):
     messages: list[Received]
 
 
-class _Client:
+class Client:
     """A client in a driver; a context manager that stops it properly."""
 
     kind = ""
@@ -179,7 +179,7 @@ class _Client:
             self.driver.call(f"{self.kind}.stop", name=self.name)
 
 
-class Producer(_Client):
+class Producer(Client):
     """A producer."""
 
     kind = "producer"
@@ -212,7 +212,7 @@ class Producer(_Client):
         return self.driver.call_as(_QueueAnswer, "producer.queues", name=self.name, topic=topic).queues
 
 
-class TransactionProducer(_Client):
+class TransactionProducer(Client):
     """A producer of transactions; each message says itself what becomes of it."""
 
     kind = "transaction"
@@ -237,7 +237,7 @@ class TransactionProducer(_Client):
         return self.driver.call_as(_ReceivedAnswer, "transaction.checked", name=self.name, **about).messages or []
 
 
-class PushConsumer(_Client):
+class PushConsumer(Client):
     """A push consumer that keeps what it receives."""
 
     kind = "consumer"
@@ -294,7 +294,7 @@ class JoiningConsumer(PushConsumer):
         """Do not wait yet."""
 
 
-class Requester(_Client):
+class Requester(Client):
     """A producer that asks and waits for replies."""
 
     kind = "requester"
@@ -319,7 +319,7 @@ class Requester(_Client):
         self.driver.call("requester.drop", name=self.name)
 
 
-class Responder(_Client):
+class Responder(Client):
     """A consumer that replies "re: " and the body; ``silent``, it never does, ``held``, once it is released."""
 
     kind = "responder"
@@ -334,7 +334,7 @@ class Responder(_Client):
         self.driver.call("responder.release", name=self.name)
 
 
-class PullConsumer(_Client):
+class PullConsumer(Client):
     """A pull consumer."""
 
     kind = "pull"
@@ -376,7 +376,7 @@ class PullConsumer(_Client):
         return self.driver.call_as(_OffsetAnswer, "pull.committed", name=self.name, queue=queue).offset
 
 
-class Admin(_Client):
+class Admin(Client):
     """An administration client."""
 
     kind = "admin"

@@ -131,6 +131,11 @@ class Driver:
         """Send a signal and return at once."""
         self._process.send_signal(number)
 
+    def wait(self) -> None:
+        """Wait until the process has ended by itself, and remove what it wrote."""
+        self._process.wait(ANSWER_LIMIT_S)
+        self.close()
+
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
         self._process.send_signal(signal.SIGKILL)

@@ -92,10 +92,17 @@ def rocketlet_command(store: pathlib.Path, settings: Mapping[str, str], replaced
 class RocketletServer:
     """``rocketlet up`` on free ports."""
 
-    def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
+    def __init__(
+        self,
+        store: pathlib.Path,
+        settings: Mapping[str, str],
+        replaced: Server | None = None,
+        *,
+        options: Sequence[str] = (),
+    ) -> None:
         self.store = store
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process, closed in _end
-        command = rocketlet_command(store, settings, replaced)
+        command = [*rocketlet_command(store, settings, replaced), *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         try:
             self.namesrv, self.broker = self._read_ready_line()

@@ -6,6 +6,11 @@
     Go       tests/interop/go      go/target/driver                           go build
     h2spec   tests/interop/h2spec  h2spec/target/h2spec                       go build
 
+Those of the clients for RocketMQ 5, which speak gRPC:
+
+    Java     tests/interop/java-grpc    java-grpc/target/classes and classpath  Maven
+    Python   tests/interop/python-grpc  python-grpc/target/venv                 pip
+
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
 
@@ -16,6 +21,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Sequence
 
 INTEROP = pathlib.Path(__file__).parent.parent.parent / "interop"
@@ -24,8 +30,12 @@ GO_SOURCES = INTEROP / "go"
 H2SPEC_SOURCES = INTEROP / "h2spec"
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec"
 SPRING_SOURCES = INTEROP / "spring"
+JAVA_GRPC_SOURCES = INTEROP / "java-grpc"
+PYTHON_GRPC_SOURCES = INTEROP / "python-grpc"
+SHARED_BY_JAVA_DRIVERS = ("Arguments", "Await", "Command", "CommandLoop", "Named")
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
+GRPC_JAVA_DRIVER = "rocketlet.interop.GrpcDriver"
 TLS_MODE = "tls.server.mode"
 VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
 
@@ -56,7 +66,9 @@ def build_spring() -> str:
     return _build_with_maven(SPRING_SOURCES, SPRING_SOURCES / "target")
 
 
-def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str) -> str:
+def _build_with_maven(
+    project: pathlib.Path, target: pathlib.Path, *options: str, more_sources: Sequence[pathlib.Path] = ()
+) -> str:
     def build() -> None:
         _run([find_program("mvn"), "-q", "-B", *options, "compile", "dependency:build-classpath"], project)
 
@@ -64,7 +76,7 @@ def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str
     class_path = target / "classpath"
     if class_path.exists() and not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
         (target / "stamp").unlink(missing_ok=True)  # Maven's repository has been cleaned since
-    _build_once(target, [project / "pom.xml", *sorted((project / "src").rglob("*.*"))], build)
+    _build_once(target, [project / "pom.xml", *sorted((project / "src").rglob("*.*")), *more_sources], build)
     return f"{target / 'classes'}{os.pathsep}{class_path.read_text()}"
 
 
@@ -88,6 +100,25 @@ def build_h2spec() -> pathlib.Path:
     return program
 
 
+def build_grpc_java() -> str:
+    """Build the driver of the Java client for RocketMQ 5; return its class path."""
+    shared = [JAVA_SOURCES / "src/main/java/rocketlet/interop" / f"{name}.java" for name in SHARED_BY_JAVA_DRIVERS]
+    return _build_with_maven(JAVA_GRPC_SOURCES, JAVA_GRPC_SOURCES / "target", more_sources=shared)
+
+
+def build_grpc_python() -> pathlib.Path:
+    """Install the Python client for RocketMQ 5 into an environment of its own; return the interpreter."""
+    requirements = PYTHON_GRPC_SOURCES / "requirements.txt"
+    venv = PYTHON_GRPC_SOURCES / "target" / "venv"
+
+    def build() -> None:
+        _run([sys.executable, "-m", "venv", "--clear", str(venv)], PYTHON_GRPC_SOURCES)
+        _run([str(venv / "bin" / "pip"), "install", "--quiet", "--requirement", str(requirements)], PYTHON_GRPC_SOURCES)
+
+    _build_once(venv.parent, [requirements], build)
+    return venv / "bin" / "python"
+
+
 def java_command(
     directory: pathlib.Path,
     version: str = JAVA_VERSION,
@@ -100,7 +131,7 @@ def java_command(
 
     A server that takes TLS makes itself a certificate as it starts, with keys that take seconds to find.
     """
-    home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
+    home = _at_home(directory)
     class_path = build_java(version)
     is_old = version == OLD_JAVA_VERSION
     pace = REBALANCE_WHEN_TOLD if rebalances_when_told else REBALANCE_OFTEN if is_old else ()
@@ -110,6 +141,16 @@ def java_command(
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
     tls = f"-D{TLS_MODE}={tls_mode}"
     return ["java", *EVERY_JVM, *options, tls, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+
+
+def grpc_java_command(directory: pathlib.Path, options: Sequence[str] = QUICK_JVM) -> list[str]:
+    """Return the command that starts a driver of the Java client for RocketMQ 5."""
+    log = "-Drocketmq.log.level=warn"
+    return ["java", *EVERY_JVM, *options, log, *_at_home(directory), "-cp", build_grpc_java(), GRPC_JAVA_DRIVER]
+
+
+def _at_home(directory: pathlib.Path) -> list[str]:
+    return [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
 
 
 def find_program(program: str) -> str:

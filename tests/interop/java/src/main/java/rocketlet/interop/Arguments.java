@@ -4,6 +4,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -40,7 +41,7 @@ record Arguments(JsonObject json) {
     }
 
     byte[] bytes(String name) {
-        return Json.decodeBytes(text(name));
+        return Base64.getDecoder().decode(text(name));
     }
 
     Arguments object(String name) {

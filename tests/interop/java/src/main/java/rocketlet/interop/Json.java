@@ -55,10 +55,6 @@ final class Json {
         return bytes == null ? null : Base64.getEncoder().encodeToString(bytes);
     }
 
-    static byte[] decodeBytes(String text) {
-        return Base64.getDecoder().decode(text);
-    }
-
     static Map<String, Object> queue(MessageQueue queue) {
         return Map.of("topic", queue.getTopic(), "brokerName", queue.getBrokerName(), "queueId", queue.getQueueId());
     }

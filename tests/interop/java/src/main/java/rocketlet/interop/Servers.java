@@ -23,7 +23,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** The official name server and broker, in this process, on free ports of the loopback address. */
 final class Servers {
-    private static final String HOST = "127.0.0.1";
+    static final String HOST = "127.0.0.1";
     /** Below the range from which systems take the ports of outgoing connections. */
     private static final int FIRST_PORT = 15_000;
     private static final int LAST_PORT = 32_000;
@@ -57,6 +57,20 @@ final class Servers {
     @Command("broker.start")
     Object startBroker(Arguments arguments) throws Exception {
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
+        Properties settings = brokerSettings(arguments);
+        BrokerController controller = build(settings);
+        require(controller.initialize(), "broker");
+        controller.start();
+        brokers.put(arguments, controller);
+        String address = HOST + ":" + settings.getProperty("listenPort");
+        for (String nameServer : settings.getProperty("namesrvAddr").split(";")) {
+            awaitRegistration(controller, nameServer, address);
+        }
+        return Map.of("address", address);
+    }
+
+    /** The settings of the arguments, and for what they leave out a directory and free ports of the loopback address. */
+    static Properties brokerSettings(Arguments arguments) {
         Properties settings = properties(arguments.object("settings"));
         settings.putIfAbsent("namesrvAddr", arguments.text("namesrv"));
         settings.putIfAbsent("bindAddress", HOST);
@@ -67,16 +81,7 @@ final class Servers {
         settings.putIfAbsent("storePathCommitLog", arguments.text("store") + "/commitlog");
         int port = Integer.parseInt(settings.getProperty("listenPort"));
         settings.putIfAbsent("haListenPort", Integer.toString(port - 1));
-
-        BrokerController controller = build(settings);
-        require(controller.initialize(), "broker");
-        controller.start();
-        brokers.put(arguments, controller);
-        String address = HOST + ":" + settings.getProperty("listenPort");
-        for (String nameServer : settings.getProperty("namesrvAddr").split(";")) {
-            awaitRegistration(controller, nameServer, address);
-        }
-        return Map.of("address", address);
+        return settings;
     }
 
     /** A broker skips its first registration when its client has not connected yet; the next comes 10 s later. */
@@ -133,7 +138,7 @@ final class Servers {
     }
 
     /** The last of count neighbouring free ports: a broker also uses the two below its own. */
-    private static int freePort(int count) {
+    static int freePort(int count) {
         for (int attempt = 0; attempt < 1000; attempt++) {
             int port = ThreadLocalRandom.current().nextInt(FIRST_PORT, LAST_PORT);
             if (areFree(port - count + 1, port)) {

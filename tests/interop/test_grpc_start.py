@@ -1,0 +1,29 @@
+"""The official clients for RocketMQ 5 start, work and stop without a line of trouble in their logs."""
+
+from collections.abc import Callable
+
+from interop.clients import Admin
+from interop.grpc_clients import GrpcDriver, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
+from interop.grpc_drivers import every_grpc_client
+from interop.grpc_servers import GrpcServer
+
+
+@every_grpc_client
+def test_each_kind_of_client_starts_and_stops(
+    grpc_driver: GrpcDriver, grpc_server: GrpcServer, grpc_admin: Admin, new_name: Callable[[], str]
+) -> None:
+    """A producer of three topics, a push and a simple consumer of them start and stop, and log nothing but news."""
+    topics = [new_name() for _ in range(3)]
+    for topic in topics:
+        grpc_admin.create_topic(grpc_server.broker, topic)
+    before = len(grpc_driver.troubles())
+    every = dict.fromkeys(topics, None)
+    with Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=topics) as producer:
+        sent = [producer.send_all(topic, Outgoing5(b"hello"))[0] for topic in topics]
+    with SimpleConsumer(grpc_driver, endpoints=grpc_server.grpc, group=new_name(), subscriptions=every) as consumer:
+        received = consumer.receive_all(3)
+        assert {message.message_id for message in received} == {receipt.message_id for receipt in sent}
+        consumer.ack(*received)
+    with PushConsumer5(grpc_driver, endpoints=grpc_server.grpc, group=new_name(), subscriptions=every) as pushed:
+        assert len(pushed.received(3)) == 3
+    assert grpc_driver.troubles()[before:] == []

@@ -1,0 +1,24 @@
+"""The processes with official clients for RocketMQ 5, and which of them a test runs with.
+
+@every_grpc_client    ``grpc_driver`` is the process of each official client, one after the other
+"""
+
+import pathlib
+from collections.abc import Callable
+
+import pytest
+from interop.grpc_clients import GrpcDriver
+from interop.toolchain import INTEROP, build_grpc_python, grpc_java_command
+from interop.versions import skipped_without
+
+GRPC_CLIENTS: dict[str, Callable[[pathlib.Path], list[str]]] = {
+    "java": grpc_java_command,
+    "python": lambda _: [str(build_grpc_python()), str(INTEROP / "python-grpc" / "driver.py")],
+}
+every_grpc_client = pytest.mark.parametrize("grpc_driver", list(GRPC_CLIENTS), indirect=True, scope="session")
+
+
+def start_grpc_driver(name: str) -> GrpcDriver:
+    """Start a process with the official client of a language, or skip the test where it cannot be built."""
+    with skipped_without(f"the official {name} client for RocketMQ 5"):
+        return GrpcDriver(f"{name}5", GRPC_CLIENTS[name])
