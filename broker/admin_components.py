@@ -83,12 +83,14 @@ def _build_reports(
 
 def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
     state, cleaning, polling, save = parts.state, parts.cleaning, parts.long_polling, parts.state.saving.run_once
-    store, topics, groups, offsets = state.store, state.topics, state.groups, state.offsets
+    store, topics, groups, offsets, pop = state.store, state.topics, state.groups, state.offsets, parts.pop
     push = ClientResetPush(ClientResets(store, offsets), topics, parts.members, parts.config.broker_name)
     return (
-        TopicDeletion(topics, offsets, parts.statistics, polling, cleaning, save, own_topics),
-        GroupDeletion(groups, offsets, parts.statistics, cleaning, save),
-        OffsetResets(store, topics, groups, offsets, polling, cleaning, save, state.settings, push.reset),
+        TopicDeletion(topics, offsets, parts.statistics, polling, cleaning, save, own_topics, pop.forget_gone),
+        GroupDeletion(groups, offsets, parts.statistics, cleaning, save, pop.forget_gone),
+        OffsetResets(
+            store, topics, groups, offsets, polling, cleaning, save, state.settings, push.reset, pop.forget_queue
+        ),
     )
 
 
@@ -100,7 +102,7 @@ def _build_peer_answers(parts: AdminParts) -> tuple[SettingTables, OffsetTables,
     return (
         SettingTables(state.topics, state.groups, parts.clock.now_ms()),
         OffsetTables(state.offsets, state.delays),
-        KeptTableHandlers(kept, check),
+        KeptTableHandlers(state.modes, kept, check),
         PeerHandlers(replication, state.store, parts.clock),
     )
 
@@ -110,7 +112,9 @@ def _build_offset_reports(parts: AdminParts) -> tuple[OffsetReports, OffsetCopie
     save = state.saving.run_once
     return (
         OffsetReports(state.store, state.topics, state.offsets, name, parts.clock.now_ms),
-        OffsetCopies(state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save),
+        OffsetCopies(
+            state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save, parts.pop.forget_queue
+        ),
         QueueEntryReports(state.store, parts.everybody, state.filters),
     )
 

@@ -128,6 +128,7 @@ class Components:
             state.topics,
             state.groups,
             lambda group: self._locks.is_any_live(group, clock.monotonic_ms()),
+            frozenset({self._revive_topic}),
         )
         counts = self._traffic.send_backs
         self._recalls = RecallOperation(self.settings, state.topics, self._routing, self.scheduler)
@@ -140,7 +141,7 @@ class Components:
         self._transaction_ends = EndTransaction(self._transactions, self._check_rules, self._routing, self.scheduler)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
-        self.pop = PopAnswers(self._pop_needs, self._revive_topic)
+        self.pop = PopAnswers(self._pop_needs, self._revive_topic, clock.now_ms)
         self.handlers = self._build_handlers()
         self.admin = AdminAnswers(self._build_admin_handlers)
         self.notices = self._build_notices()
@@ -164,7 +165,7 @@ class Components:
 
         state = self._state
         assert state.kept is not None, "a slave keeps tables"
-        tables = CopiedTables(state.topics, state.groups, state.offsets, state.delays, state.kept)
+        tables = CopiedTables(state.topics, state.groups, state.offsets, state.delays, state.modes, state.kept)
 
         def make_known(names: Sequence[str]) -> None:
             self.registration.make_known(names, lambda: None)
@@ -275,10 +276,18 @@ class Components:
         return any(end > settled.get(queue_id, -1) + 1 for queue_id, end in ends.items())
 
     def _pop_needs(self) -> "PopNeeds":
+        from .pop.assignment_handlers import Saving
+        from .pop.ordered_batches import make_ordered_batches
         from .pop.parts import PopNeeds
         from .pop.revival import PopTables
+        from .topic.topic_routes import TopicRoutes
 
-        state = self._state
+        state, config = self._state, self._config
+        batches = state.batches
+        if batches is None:
+            batches = make_ordered_batches(state.topics, state.groups, self._clock.now_ms)
+            state.saving.add(batches)
+        routes = TopicRoutes(self.registration.find_route, state.topics, config.broker_name, self._clock)
         return PopNeeds(
             self._clock,
             self.settings,
@@ -289,6 +298,12 @@ class Components:
             self.registration.make_known,
             self._revive_topic,
             self._is_timer_behind,
+            batches,
+            routes,
+            self._members,
+            state.modes,
+            Saving(self._tasks, state.saving.run_once),
+            self.pop.moved_at_ms,
         )
 
     def _is_timer_behind(self) -> bool:

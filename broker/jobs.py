@@ -65,8 +65,12 @@ class SaveJob:
 
     def __init__(self, folder: ConfigFolder, tables: Sequence[ConfigTable[Any]], settings: LiveSettings) -> None:
         self._folder = folder
-        self._tables = tables
+        self._tables = list(tables)
         self._settings = settings
+
+    def add(self, table: ConfigTable[Any]) -> None:
+        """Write one more table, of which there was no file."""
+        self._tables.append(table)
 
     @property
     def period_ms(self) -> int:

@@ -13,7 +13,7 @@ from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.timer_delivery import TimerDelivery
 from .group.filters import FilterTable
-from .group.groups import GroupTable, OffsetTable
+from .group.groups import GroupTable, OffsetTable, RequestModeTable
 from .group.members import EveryMember, Members
 from .jobs import SaveJob
 from .outcomes.scheduler import LongPolling, Scheduler
@@ -27,13 +27,14 @@ from .topic.topics import TopicTable
 from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
+    from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
 
 
 class StoredState(NamedTuple):
     """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these.
 
-    ``kept`` is ``None`` on a master that keeps nothing for slaves.
+    ``kept`` is ``None`` on a master that keeps nothing for slaves, ``batches`` where nobody has popped in order.
     """
 
     store: MessageStore
@@ -42,11 +43,13 @@ class StoredState(NamedTuple):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    modes: RequestModeTable
     filters: FilterTable
     delays: DelayProgress
     saving: SaveJob
     delay_saving: DelaySaveJob
     kept: "KeptTables | None"
+    batches: "OrderedBatches | None"
 
 
 class AdminParts(NamedTuple):

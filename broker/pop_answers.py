@@ -15,9 +15,11 @@ from ..remoting.transport.event_loop import TaskScope
 from ..store.consumequeue.appended import Placed
 
 if TYPE_CHECKING:
+    from .pop.leases import InHand
     from .pop.parts import Pop, PopNeeds
 
 REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+BATCH_FILE: Final = "consumerOrderInfo.json"
 POP_CODES: Final = (
     Code.POP_MESSAGE,
     Code.ACK_MESSAGE,
@@ -25,14 +27,20 @@ POP_CODES: Final = (
     Code.NOTIFICATION,
     Code.POLLING_INFO,
     Code.BATCH_ACK_MESSAGE,
+    Code.PEEK_MESSAGE,
+    Code.QUERY_ASSIGNMENT,
+    Code.SET_MESSAGE_REQUEST_MODE,
 )
 
 
 class PopAnswers:
     """POP in a broker that may never need it."""
 
-    def __init__(self, needs: "Callable[[], PopNeeds]", revive_topic: str) -> None:
+    def __init__(self, needs: "Callable[[], PopNeeds]", revive_topic: str, now_ms: Callable[[], int]) -> None:
         self._needs = needs
+        self._now_ms = now_ms
+        self.moved_at_ms: dict[tuple[str, str, int], int] = {}
+        """By group, topic and queue: when a group was set elsewhere."""
         self._revive_topic = revive_topic
         self._pop: Pop | None = None
         self._tasks: TaskScope | None = None
@@ -72,10 +80,27 @@ class PopAnswers:
 
     def arrived(self, records: Sequence[Placed]) -> None:
         """Look at messages that have become readable."""
+        if self._tasks is None:
+            return  # of a slave, or of a broker that has not begun: it reads them when it does
         if self._pop is not None:
             self._pop.arrived(records)
-        elif self._tasks is not None and any(placed.topic == self._revive_topic for placed in records):
+        elif any(placed.topic == self._revive_topic for placed in records):
             _ = self.pop  # it reads them itself
+
+    def forget_gone(self) -> None:
+        """Forget what is handed out of topics, or to groups, that are gone."""
+        if self._pop is not None:
+            self._pop.forget_gone()
+
+    def forget_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget what is handed out of a queue, also what the timer still has: its group is set elsewhere."""
+        self.moved_at_ms[group, topic, queue_id] = self._now_ms()
+        if self._pop is not None:
+            self._pop.forget_queue(group, topic, queue_id)
+
+    def in_hand(self, group: str, topic: str, queue_id: int) -> "InHand | None":
+        """Return what consumers of a group have of a queue; None where nobody has popped."""
+        return None if self._pop is None else self._pop.in_hand(group, topic, queue_id)
 
     def _answer(self, command: Command, connection: Connection) -> Reply:
         return self.pop.handlers[command.code](command, connection)

@@ -34,10 +34,11 @@ from .admin.cleaning import FIRST_ROUND_MS
 from .components import Components
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .group.filters import BloomShape, FilterTable
-from .group.groups import GroupTable, OffsetTable
+from .group.groups import GroupTable, OffsetTable, RequestModeTable
 from .group.members import Presence
 from .jobs import SaveJob
 from .parts import AdminParts, StoredState
+from .pop_answers import BATCH_FILE
 from .ports import BrokerPorts
 from .role import Reach, Role, slave_handlers
 from .settings.config import BrokerConfig
@@ -51,10 +52,11 @@ from .transaction.checks import GiveUp
 if TYPE_CHECKING:
     from .admin.figures import Figures
     from .operations import BrokerOperations
+    from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
     from .replication.slave_link import SlaveState
 
-_KEPT_FILES = ("replica.json", "messageRequestMode.json", JOURNAL)
+_KEPT_FILES = ("replica.json", JOURNAL)
 T = TypeVar("T")
 
 
@@ -206,20 +208,22 @@ class Broker:
         filters = FilterTable(now_ms, shape, keep_dead_ms=config.filter_keep_ms)
         delays = DelayProgress(now_ms, version_step=config.delay_version_step)
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        kept = await _run_in(writer, partial(_find_kept, config, now_ms(), self._files))
-        saving = SaveJob(folder, (topics, groups, offsets, filters, *(kept.tables if kept else ())), settings)
+        modes = RequestModeTable()
+        names = await _run_in(writer, partial(_config_files, config, self._files))
+        kept = _find_kept(config, names, now_ms(), self._files)
+        batches = _find_batches(names, topics, groups, now_ms)
+        more = (*(kept.tables if kept else ()), *((batches,) if batches else ()))
+        saving = SaveJob(folder, (topics, groups, offsets, modes, filters, *more), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
         topics_known_until_ms = topics.saved_at_ms
         if kept is not None and config.replication.is_slave:
             kept.mark.begin()
             await _run_in(writer, kept.timer_check.load)
-        elif kept is not None:
-            await _run_in(writer, partial(kept.modes.peek, config.store.root, self._files))
-            if kept.mark.is_of_slave:  # the tables are copies, older or newer than the log, or were never copied
-                store.doubt_end()
-                topics_known_until_ms = topics.saved_at_ms if kept.mark.is_set else 0
-                kept.mark.remove()
+        elif kept is not None and kept.mark.is_of_slave:
+            store.doubt_end()  # the tables are copies, older or newer than the log, or were never copied
+            topics_known_until_ms = topics.saved_at_ms if kept.mark.is_set else 0
+            kept.mark.remove()
         if not store.was_closed_cleanly:
             offsets.pull_back(store.max_offset)
             find_unsaved = partial(store.topics_since, topics_known_until_ms, lambda name: topics.get(name) is not None)
@@ -229,7 +233,8 @@ class Broker:
         stack.push_async_callback(saving.run_once)
         delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
         file = SettingsFile(config, self._files)
-        return StoredState(store, settings, file, topics, groups, offsets, filters, delays, saving, delay_saving, kept)
+        tables = (topics, groups, offsets, modes, filters)
+        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches)
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
@@ -282,14 +287,28 @@ class Broker:
         return encode_host(self._own_ip, self.advertised.port or self.advertised.bound[1])
 
 
-def _find_kept(config: BrokerConfig, now_ms: int, files: Files) -> "KeptTables | None":
+def _config_files(config: BrokerConfig, files: Files) -> frozenset[str]:
+    return frozenset(entry.name.removesuffix(".bak") for entry in files.list(os.path.join(config.store.root, "config")))
+
+
+def _find_kept(config: BrokerConfig, names: frozenset[str], now_ms: int, files: Files) -> "KeptTables | None":
     """Return the tables that a slave keeps, or another broker has left; none where there is nothing of the sort."""
-    names = {entry.name.removesuffix(".bak") for entry in files.list(os.path.join(config.store.root, "config"))}
     if not (config.replication.is_slave or names.intersection(_KEPT_FILES)):
         return None
     from .replication.kept_tables import keep_tables  # not for masters that were never slaves, as most brokers are
 
     return keep_tables(config.store.root, now_ms, files, is_slave=config.replication.is_slave)
+
+
+def _find_batches(
+    names: frozenset[str], topics: TopicTable, groups: GroupTable, now_ms: Callable[[], int]
+) -> "OrderedBatches | None":
+    """Return the table of what was popped in order, where there is a file of it; most brokers never have one."""
+    if BATCH_FILE not in names:
+        return None
+    from .pop.ordered_batches import make_ordered_batches
+
+    return make_ordered_batches(topics, groups, now_ms)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

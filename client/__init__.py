@@ -55,6 +55,7 @@ from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
 from .group.queue_fetcher import PullResult, PullStatus
 from .group.subscriptions import Sql
+from .pop.simple_consumer import SimpleConsumer
 from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer
 from .producer.queue_selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
@@ -93,6 +94,7 @@ from .session.settings import (
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
+    SimpleConsumerSettings,
     Tls,
     TransactionProducerSettings,
 )
@@ -194,6 +196,8 @@ __all__ = [
     "SendStatus",
     "SentMessage",
     "Session",
+    "SimpleConsumer",
+    "SimpleConsumerSettings",
     "Sql",
     "Statistics",
     "SubAfterRecord",

@@ -44,7 +44,7 @@ ORDER = {
         "admin",
         ".",
     ),
-    "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
+    "client": ("session", "group", "pop", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "proxy": ("http2", "rpc", "messages", "services", "."),
     "cli": ("verbs", "traffic", "starting", "control_port", "."),
@@ -57,7 +57,7 @@ WIRE_MODULES = frozenset(
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
         *("registration", "components", "admin_components", "other_brokers", "parts", "ports", "role", "server"),
         *("ha_client", "ha_server", "master_requests", "peer_handlers", "slave_handlers", "slave_link"),
-        "table_handlers",
+        *("table_handlers", "pop_answers", "assignment_handlers", "topic_routes"),
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""

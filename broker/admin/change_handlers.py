@@ -6,7 +6,7 @@
 
 Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.9 and §4.11, behaviour.md D.1 and D.3). All are answered when
 the tables are on the disk; the records of a topic stay in the log until they expire. Unlike in Java's broker, a pull
-that waits for messages of the topic is answered at once.
+that waits for messages of the topic is answered at once, and what was handed out before a reset does not come again.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -47,7 +47,9 @@ class TopicDeletion:
         cleaning: CleaningJob,
         save: Save,
         own_topics: Container[str],
+        forget_leases: Callable[[], object],
     ) -> None:
+        self._forget_leases = forget_leases
         self._topics = topics
         self._offsets = offsets
         self._statistics = statistics
@@ -69,6 +71,7 @@ class TopicDeletion:
         gone = frozenset([name, *(topic for topic in retries if self._topics.get(topic) is not None)])
         for topic in gone:
             self._forget(topic)
+        self._forget_leases()
 
         async def remove() -> Command:
             answer = await answer_when_saved(self._save)
@@ -94,7 +97,9 @@ class GroupDeletion:
         statistics: BrokerStatistics,
         cleaning: CleaningJob,
         save: Save,
+        forget_leases: Callable[[], object],
     ) -> None:
+        self._forget_leases = forget_leases
         self._groups = groups
         self._offsets = offsets
         self._statistics = statistics
@@ -109,6 +114,7 @@ class GroupDeletion:
         if header.clean_offset or header.remove_offset:
             self._offsets.drop_group(header.group_name)
         self._statistics.drop_group(header.group_name)
+        self._forget_leases()
         return answer_when_done(
             self._cleaning, lambda: answer_when_saved(self._save), f"delete group {header.group_name}"
         )
@@ -131,7 +137,9 @@ class OffsetResets:
         save: Save,
         settings: LiveSettings,
         by_members: Callable[[ResetOffsetHeader], Command],
+        forget_leases: Callable[[str, str, int], object],
     ) -> None:
+        self._forget_leases = forget_leases
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -162,6 +170,7 @@ class OffsetResets:
             return Command.response(ResponseCode.SYSTEM_ERROR, targets)
         for queue_id, queue_offset in targets.items():
             self._offsets.reset(header.group, header.topic, queue_id, queue_offset)
+            self._forget_leases(header.group, header.topic, queue_id)
         self._long_polling.wake_topic(header.topic)
         name = self._settings.config.broker_name
         table = {MessageQueue(header.topic, name, number): one for number, one in targets.items()}

@@ -112,7 +112,9 @@ class OffsetCopies:
         members: Members[Connection],
         cleaning: CleaningJob,
         save: Callable[[], Awaitable[bool]],
+        forget_leases: Callable[[str, str, int], object],
     ) -> None:
+        self._forget_leases = forget_leases
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -133,6 +135,8 @@ class OffsetCopies:
             is_given_up = online is not None and bool(online.subscriptions) and topic not in online.subscriptions
             if self._topics.get(topic) is not None and not is_given_up:
                 self._offsets.clone(header.source_group, header.target_group, topic)
+                for queue_id in list(self._offsets.of_topic(header.target_group, topic)):
+                    self._forget_leases(header.target_group, topic, queue_id)
         name = f"clone the offsets of group {header.source_group} to {header.target_group}"
         return answer_when_done(self._cleaning, lambda: answer_when_saved(self._save), name)
 

@@ -494,9 +494,11 @@ class FilterSelection:
 
     def pop_filter(self, expression_type: str | None, expression: str | None) -> PullFilter | Refusal:
         """Return the filter of a pop, which has to be understood (``PopMessageProcessor``); settings do not matter."""
-        if not expression or expression == ALL:
+        if not expression:
             return TAKES_ALL
         if expression_type in _TAG_TYPES:
+            if expression == ALL:
+                return TAKES_ALL
             try:
                 return _cached_tag_filter(expression)
             except ValueError:

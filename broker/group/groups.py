@@ -1,11 +1,12 @@
-"""What a broker keeps of consumer groups over restarts: their settings, and how far they have come in each queue.
+"""What a broker keeps of consumer groups over restarts: settings, progress in each queue, how they get messages.
 
-Both tables stand in files of ``config/`` as Java writes them (``SubscriptionGroupManager``, ``ConsumerOffsetManager``;
-spec behaviour.md B.2 and B.7, store.md §9.3 and §9.4).
+The tables stand in files of ``config/`` as Java writes them (``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
+``MessageRequestModeManager``; spec behaviour.md B.2 and B.7, store.md §9.3, §9.4 and §9.6).
 
 subscriptionGroup.json   the settings, laid over the built-in groups at a start
 consumerOffset.json      ``offsetTable`` maps ``topic@group`` to queue id to the next offset to consume;
                          ``groupTopicMap`` is derived and ignored on load; the data version moves every 500 commits
+messageRequestMode.json  whether the members of a group pull or pop, by topic and group
 """
 
 from collections import defaultdict
@@ -15,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import field
 
+from ...common.java_json import Int32
 from ...common.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 from ...common.names import RESERVED_GROUPS, broker_group_remark, is_system_group
 from ..topic.config_table import next_version
@@ -327,6 +329,59 @@ class OffsetTable:
 
     def _pairs(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         return ((group, topic, queues) for group, topics in self._offsets.items() for topic, queues in topics.items())
+
+
+class RequestMode(msgspec.Struct, rename="camel", kw_only=True):
+    """How the members of a group get the messages of a topic (``SetMessageRequestModeRequestBody``)."""
+
+    consumer_group: str | None = None
+    mode: str = "PULL"
+    pop_share_queue_num: Int32 = 0
+    topic: str | None = None
+
+
+class RequestModes(msgspec.Struct, rename="camel", kw_only=True):
+    """The same of all, by topic and group (``MessageRequestModeSerializeWrapper``)."""
+
+    message_request_mode_map: dict[str, dict[str, RequestMode]] = field(
+        default_factory=dict[str, dict[str, RequestMode]]
+    )
+
+
+class RequestModeTable:
+    """How groups get messages, where an administrator has said so."""
+
+    file_name = "messageRequestMode.json"
+    content_type = RequestModes
+
+    def __init__(self) -> None:
+        self.change_count = 0
+        self._modes = RequestModes()
+
+    def __repr__(self) -> str:
+        return f"<RequestModeTable of {len(self._modes.message_request_mode_map)} topics>"
+
+    def find(self, topic: str, group: str) -> RequestMode | None:
+        """Return what was said of a group."""
+        return self._modes.message_request_mode_map.get(topic, {}).get(group)
+
+    def put(self, topic: str, group: str, mode: RequestMode) -> None:
+        """Have the members of a group get the messages of a topic so."""
+        self._modes.message_request_mode_map.setdefault(topic, {})[group] = mode
+        self.change_count += 1
+
+    def content(self) -> RequestModes:
+        """Return what the file shall hold."""
+        return self._modes
+
+    def load(self, content: RequestModes) -> None:
+        """Take over what the file held."""
+        self._modes = content
+
+    def take_copy(self, content: RequestModes) -> None:
+        """Take over what a master holds."""
+        self.change_count += content != self._modes
+        self._modes = content
 
 
 def _pair_of(name: str) -> tuple[str, str] | None:

@@ -4,7 +4,8 @@ Rules
 
     1. The checks, in their order (§2.1). No filter of the request may be beyond understanding.
     2. Queues are looked at in turn until there are enough messages: one that is named, or all from a chance one on,
-       downwards. The group's retry topic comes behind them, in a share of the requests before.
+       downwards. The group's retry topic comes behind them, in a share of the requests before. A topic for priorities
+       is read from its highest queue on.
     3. A queue is read from the group's offset on, or behind what is handed out already. A group without an offset
        begins at the start (initMode 0, retry topics) or with the newest message; that is stored at once. Where an
        administrator has set the group elsewhere, its leases are forgotten, and it goes on there.
@@ -12,8 +13,10 @@ Rules
     5. What is found is a lease (``leases.py``); where nothing was wanted, the group goes on behind it.
     6. A message of a retry topic is handed out under the name of the topic that was asked for, with its handle in
        POP_CK; nobody could tell whose queue it is from else.
-    7. A request that finds nothing waits, if it may (``waiting.py``).
-    8. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
+    7. When a request was born is believed up to a minute: beyond that, or in the future, its clock is another one, and
+       it was born now. (Java refuses it, or has it wait for as long as the clocks differ.)
+    8. A request that finds nothing waits, if it may (``waiting.py``).
+    9. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
        passed over (``ordered_batches.py``). Such a request waits until that is over, too.
 """
 
@@ -25,6 +28,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ...common.codes import ResponseCode
+from ...common.java_numbers import parse_int64
 from ...common.names import PERM_READ, RETRY_PREFIX, pop_retry_topics
 from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, format_order_counts, retry_kind
@@ -35,6 +39,7 @@ from ...store.message_store import MessageStore
 from ..group.filters import FilterSelection, PullFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
+from ..topic.topics import MESSAGE_TYPE
 from .check_points import LeaseKey
 from .leases import Lease, LeaseKeeper, LeaseQueue, Leases
 from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
@@ -47,9 +52,13 @@ FROM_FIRST: Final = 0
 ORDERED: Final = 999
 """What stands for a revive queue where none is needed."""
 _LATE_MS: Final = 500
+_SKEW_MS: Final = 60_000
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
 _CHANCES: Final = 100
+_PRIORITY: Final = "PRIORITY"
+_PRIORITY_FACTOR: Final = "priority.factor"
+"""How many percent of the requests of a group go by priority; all, unless it says otherwise."""
 
 
 class PopRequest(Protocol):
@@ -87,6 +96,11 @@ class Place(Protocol):
     consumer_group: str
     topic: str
     queue_id: int
+
+
+class OrderedLook(Place, Protocol):
+    """The same, and whether in order."""
+
     is_ordered: bool
     attempt_id: str | None
 
@@ -144,6 +158,12 @@ class PopValidator:
         if not self._settings.config.is_timer_wheel_enabled:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"{broker} is forbidden because timerWheelEnable is false")
         return None
+
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not look at a topic or a queue, None if it may."""
+        if not self._settings.config.permission & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("peeking message"))
+        return self.refuse_place(request, consumer)
 
     def refuse_place(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
         """Return why a group may not have anything of a topic or a queue, None if it may."""
@@ -223,6 +243,8 @@ class PopOperation:
         self._now_ms = now_ms
         self._chance = chance
         self._next_revive_queue = 0
+        self.queues: set[LeaseQueue] = set()
+        """Those that groups have read."""
 
     def __repr__(self) -> str:
         return f"<PopOperation {self._leases!r}>"
@@ -231,6 +253,7 @@ class PopOperation:
         self, request: PopRequest, consumer: tuple[str, int], keeper: LeaseKeeper | None = None
     ) -> Outcome[Popped | Refusal]:
         """Hand out what there is, or wait for it; ``keeper`` keeps what is handed out."""
+        request.born_at_ms = self._born_at(request.born_at_ms)
         wanted = self._validator.validate(request, consumer)
         if isinstance(wanted, Refusal):
             return Outcome(wanted, is_settled=True)
@@ -239,7 +262,6 @@ class PopOperation:
         if popped.records or request.poll_ms <= 0:
             self._wake_next(key, popped)
             return Outcome(popped, is_settled=True)
-        request.born_at_ms = request.born_at_ms or self._now_ms()
         again = partial(self._pop_again, request, consumer, keeper)
         held = Waiting(key, again, wanted.accepts_arrival)
         delay_ms = request.born_at_ms + request.poll_ms - EARLY_MS - self._now_ms()
@@ -254,7 +276,7 @@ class PopOperation:
 
     def notify(self, request: NotificationRequest, consumer: tuple[str, int]) -> Outcome[bool | Refusal | None]:
         """Tell whether there is something for a group, or wait for it; None says that there is no room to wait."""
-        refusal = self._validator.refuse_place(request, consumer)
+        refusal = self._validator.refuse_look(request, consumer)
         if refusal is not None:
             return Outcome(refusal, is_settled=True)
         has_message = self._has_message(request)
@@ -265,11 +287,20 @@ class PopOperation:
             return self._has_message(request) or (False if is_last else None)
 
         now_ms = self._now_ms()
-        delay_ms = (request.born_at_ms or now_ms) + request.poll_ms - EARLY_MS - now_ms
+        delay_ms = self._born_at(request.born_at_ms) + request.poll_ms - EARLY_MS - now_ms
         key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         return self._waiting.hold(Waiting(key, look_again, None), delay_ms) or Outcome(None, is_settled=True)
 
-    def _has_message(self, request: Place) -> bool:
+    def refuse_look(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not know how a topic or a queue stands, None if it may."""
+        return self._validator.refuse_look(request, consumer)
+
+    def _born_at(self, said_ms: int) -> int:
+        """Return when a request was born, of which its client says so."""
+        now_ms = self._now_ms()
+        return said_ms if now_ms - _SKEW_MS <= said_ms <= now_ms else now_ms
+
+    def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group
         for topic, queue_id in self._places(request):
             if request.is_ordered and self._is_blocked(request, topic, queue_id):
@@ -282,7 +313,7 @@ class PopOperation:
                 return True
         return False
 
-    def _is_blocked(self, request: Place, topic: str, queue_id: int) -> bool:
+    def _is_blocked(self, request: OrderedLook, topic: str, queue_id: int) -> bool:
         place = OrderedPlace(topic, request.consumer_group, queue_id)
         return self._ordered.blocked_until_ms(place, Attempt(request.attempt_id, 0)) is not None
 
@@ -331,8 +362,10 @@ class PopOperation:
     def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
         """Yield the queues in the order in which they are looked at."""
         config, start = self._settings.config.pop, self._chance(_CHANCES)
+        is_by_priority = not request.is_ordered and self._is_by_priority(request, start)
         retries = [] if request.is_ordered else list(self._retry_queues(request, start))
-        is_retry_first = start < config.retry_percent
+        is_retry_first = start < (config.priority_retry_percent if is_by_priority else config.retry_percent)
+        start = 0 if is_by_priority else start
         if is_retry_first:
             yield from retries
         if request.queue_id >= 0:
@@ -345,6 +378,14 @@ class PopOperation:
                 yield request.topic, (start + step) % count
         if not is_retry_first:
             yield from retries
+
+    def _is_by_priority(self, request: PopRequest, chance: int) -> bool:
+        """Tell whether the highest queues come first: in a topic of that type, in the share that its group wants."""
+        topic, group = self._tables.topics.get(request.topic), self._tables.groups.get(request.consumer_group)
+        if topic is None or topic.attributes.get(MESSAGE_TYPE) != _PRIORITY:
+            return False
+        share = None if group is None else parse_int64(group.attributes.get(_PRIORITY_FACTOR, ""))
+        return chance < (_CHANCES if share is None else share)
 
     def _retry_queues(self, request: PopRequest, start: int) -> Iterator[tuple[str, int]]:
         config = self._settings.config.pop
@@ -378,7 +419,7 @@ class PopOperation:
     def _read_ordered(self, taking: _Taking, queue: LeaseQueue) -> None:
         popped, request = taking.popped, taking.request
         place = OrderedPlace(queue.topic, queue.group, queue.queue_id)
-        attempt = Attempt(request.attempt_id, request.invisible_ms)
+        attempt = Attempt(request.attempt_id, request.invisible_ms, popped.popped_at_ms)
         start_offset = self._start_offset(queue, request.init_mode)
         until_ms = self._ordered.blocked_until_ms(place, attempt)
         if until_ms is not None:
@@ -420,6 +461,7 @@ class PopOperation:
 
     def _start_offset(self, queue: LeaseQueue, init_mode: int) -> int:
         """Return where reading goes on."""
+        self.queues.add(queue)
         offsets = self._tables.offsets
         if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
             self._revival.forget(queue)

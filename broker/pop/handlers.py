@@ -1,4 +1,4 @@
-"""The adapter of the wire for POP: requests 200050, 200051, 200053 to 200055 and 200151, and their answers."""
+"""The adapter of the wire for POP: requests 200050 to 200055 and 200151, and their answers."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, RETRY_V1, RETRY_V2, format_offsets, format_start_offsets, read_topic
-from ...remoting.bodies.body import decode_body
+from ...remoting.bodies.body import decode_body_if_any
 from ...remoting.bodies.pop import BatchAckBody, BatchAckEntry
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode as Code
@@ -19,6 +19,7 @@ from ...remoting.headers.pop import (
     LeaseReply,
     NotificationHeader,
     NotificationReply,
+    PeekHeader,
     PollingInfoHeader,
     PollingInfoReply,
     PopHeader,
@@ -30,6 +31,7 @@ from ..settings.refusal import Refusal
 from .acks import AckOperation, BatchAck, Changed
 from .check_points import LeaseKey
 from .handing_out import ORDERED, PopOperation, Popped
+from .peeking import PeekOperation
 from .waiting import PopWaiting, WaitKey
 
 _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
@@ -37,11 +39,14 @@ _FOUND: Final = "FOUND"
 _UNSET: Final = "not set any response code"
 """What Java's answer says that nobody has given a remark."""
 _MOST_BITS: Final = 1 << 12
+_MOST_ACKS: Final = 16_384
+"""Messages of one request; each may become a record."""
 
 _read_pop = header_reader(PopHeader)
 _read_ack = header_reader(AckHeader)
 _read_change = header_reader(ChangeLeaseHeader)
 _read_notification = header_reader(NotificationHeader)
+_read_peek = header_reader(PeekHeader)
 _read_polling = header_reader(PollingInfoHeader)
 
 
@@ -49,9 +54,15 @@ class PopHandlers:
     """Answers consumers that pop; ``own_name`` is the broker's."""
 
     def __init__(
-        self, pops: PopOperation, acks: AckOperation, waiting: PopWaiting, own_name: Callable[[], str]
+        self,
+        pops: PopOperation,
+        peeks: PeekOperation,
+        acks: AckOperation,
+        waiting: PopWaiting,
+        own_name: Callable[[], str],
     ) -> None:
         self._pops = pops
+        self._peeks = peeks
         self._acks = acks
         self._waiting = waiting
         self._own_name = own_name
@@ -63,6 +74,17 @@ class PopHandlers:
         outcome.encode = _encode_popped
         return outcome
 
+    @answers(Code.PEEK_MESSAGE)
+    def peek(self, command: Command, connection: Connection) -> Command:
+        """Show messages that stay where they are."""
+        peeked = self._peeks.peek(_read_peek(command), connection.remote_address)
+        if isinstance(peeked, Refusal):
+            return Command.response(peeked.code, peeked.remark, PopReply())
+        reply = PopReply(rest=peeked.rest)
+        if not peeked.records:
+            return Command.response(ResponseCode.PULL_NOT_FOUND, _NOTHING, reply)
+        return Command.response(ResponseCode.SUCCESS, _FOUND, reply, b"".join(peeked.records))
+
     @answers(Code.ACK_MESSAGE)
     def acknowledge(self, command: Command, connection: Connection) -> Outcome[Refusal | None]:
         """Be done with a message."""
@@ -73,11 +95,12 @@ class PopHandlers:
     @answers(Code.BATCH_ACK_MESSAGE)
     def acknowledge_batches(self, command: Command, _connection: Connection) -> Command | Outcome[Refusal | None]:
         """Be done with messages of several leases."""
-        body = decode_body(BatchAckBody, command.body) if command.body else BatchAckBody()
-        if not body.acks:
+        body = decode_body_if_any(BatchAckBody, command.body)
+        if body is None or not body.acks:
             return Command.response(ResponseCode.NO_MESSAGE)
         try:
             batches = [self._batch_of(entry) for entry in body.acks]
+            _check_count(sum(len(batch.queue_offsets) for batch in batches))
         except DecodeError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
         outcome = self._acks.acknowledge_batches(batches)
@@ -107,11 +130,19 @@ class PopHandlers:
         return outcome
 
     @answers(Code.POLLING_INFO)
-    def count_waiting(self, command: Command, _connection: Connection) -> Command:
+    def count_waiting(self, command: Command, connection: Connection) -> Command:
         """Tell how many requests wait."""
         header = _read_polling(command)
+        refusal = self._pops.refuse_look(header, connection.remote_address)
+        if refusal is not None:
+            return Command.response(refusal.code, refusal.remark, PollingInfoReply(polling_num=0))
         count = self._waiting.count(WaitKey(header.topic, header.consumer_group, header.queue_id))
         return Command.response(ResponseCode.SUCCESS, _UNSET, PollingInfoReply(polling_num=count))
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_ACKS:
+        raise DecodeError(f"the request acknowledges {count} messages, limit is {_MOST_ACKS}")
 
 
 def _read_bits(text: str) -> list[int]:
@@ -120,6 +151,8 @@ def _read_bits(text: str) -> list[int]:
     Raises:
         DecodeError: It is no base64, or longer than any lease.
     """
+    if not text:
+        raise DecodeError("an acknowledgement has no bits")
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -70,6 +70,13 @@ class LeaseKeeper(Protocol):
         ...
 
 
+class InHand(NamedTuple):
+    """What consumers of a group have of a queue, and where reading goes on."""
+
+    queue_offsets: list[int]
+    next_offset: int
+
+
 class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Messages of one queue that were handed out together; ``end_offset`` is where the next read begins."""
 
@@ -334,11 +341,9 @@ class Leases:
             self._forget(lease)
         return [lease for lease in dropped if lease.is_stored]
 
-    def drop(self, is_gone: Callable[[LeaseQueue], bool]) -> None:
-        """Forget the leases of groups or topics that are gone."""
-        queues = {*self._lines, *(lease.queue for lease in self._by_key.values())}
-        for queue in filter(is_gone, queues):
-            self.drop_queue(queue)
+    def queues(self) -> set[LeaseQueue]:
+        """Return the queues that have leases, or have been read by a group that has not been moved yet."""
+        return {*self._lines, *(lease.queue for lease in self._by_key.values())}
 
     # --- lines
 

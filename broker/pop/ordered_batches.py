@@ -31,6 +31,8 @@ import msgspec
 from msgspec import field
 
 from ...common.java_json import Int32, Int64
+from ..group.groups import GroupTable
+from ..topic.topics import TopicTable
 from .leases import LeaseKeeper
 
 KEEP_MS: Final = 86_400_000
@@ -97,10 +99,12 @@ class OrderedPlace(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Who asks: requests of one attempt may be repeated, when an answer is lost."""
+    """Who asks, and when: requests of one attempt may be repeated, when an answer is lost."""
 
     attempt_id: str | None
     invisible_ms: int
+    popped_at_ms: int = 0
+    """The time that handles of the batch will have; their acknowledgements name the batch by it."""
 
 
 class OrderedBatches:
@@ -109,9 +113,12 @@ class OrderedBatches:
     file_name = "consumerOrderInfo.json"
     content_type = OrderFile
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, now_ms: Callable[[], int], is_there: Callable[[str, str, int], bool] = lambda _topic, _group, _queue: True
+    ) -> None:
         self.change_count = 0
         self._now_ms = now_ms
+        self._is_there = is_there
         self._table: dict[str, dict[int, OrderedBatch]] = {}
         self._keepers: dict[OrderedPlace, LeaseKeeper] = {}
 
@@ -119,7 +126,8 @@ class OrderedBatches:
         return f"<OrderedBatches {sum(map(len, self._table.values()))}>"
 
     def content(self) -> OrderFile:
-        """Return what the file shall hold."""
+        """Return what the file shall hold, after what is gone has been forgotten."""
+        self._clean()
         return OrderFile(table=self._table)
 
     def load(self, content: OrderFile) -> None:
@@ -174,7 +182,7 @@ class OrderedBatches:
         first = queue_offsets[0]
         counts = {offset: before.get(offset, 0) for offset in queue_offsets}
         batch = OrderedBatch(
-            popped_at_ms=now_ms,
+            popped_at_ms=attempt.popped_at_ms,
             invisible_ms=attempt.invisible_ms,
             distances=[first, *(offset - first for offset in queue_offsets[1:])],
             counts={offset: count for offset, count in counts.items() if count},
@@ -218,15 +226,24 @@ class OrderedBatches:
         if self._table.get(place.pair, {}).pop(place.queue_id, None) is not None:
             self.change_count += 1
 
-    def clean(self, is_there: Callable[[str, str, int], bool]) -> None:
+    def _clean(self) -> None:
         """Forget batches of topics, groups and queues that are gone, and old ones."""
         since_ms = self._now_ms() - KEEP_MS
         for name, queues in list(self._table.items()):
             topic, _, group = name.partition("@")
             for queue_id, batch in list(queues.items()):
-                if batch.touched_at_ms < since_ms or not is_there(topic, group, queue_id):
+                if batch.touched_at_ms < since_ms or not self._is_there(topic, group, queue_id):
                     del queues[queue_id]
                     self._keepers.pop(OrderedPlace(topic, group, queue_id), None)
-                    self.change_count += 1
             if not queues:
                 del self._table[name]
+
+
+def make_ordered_batches(topics: TopicTable, groups: GroupTable, now_ms: Callable[[], int]) -> OrderedBatches:
+    """Return the table of a broker, still empty."""
+
+    def is_there(topic: str, group: str, queue_id: int) -> bool:
+        found = topics.get(topic)
+        return found is not None and queue_id < found.read_queue_nums and groups.get(group) is not None
+
+    return OrderedBatches(now_ms, is_there)

@@ -1,26 +1,31 @@
 """POP as a whole: what one broker has of it, built when somebody asks for it or when the log speaks of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...common.clock import Clock
 from ...common.errors import RecordError
 from ...common.record import Record, decode_record
-from ...remoting.transport.connection import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ...remoting.transport.server import handlers_of
 from ...store.consumequeue.appended import Placed
 from ..delay.delayed_messages import DelayRouting
 from ..group.filters import FilterSelection
+from ..group.groups import RequestModeTable
+from ..group.members import Members
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
+from ..topic.topic_routes import TopicRoutes
 from .acks import AckOperation, OrderedAcks
+from .assignment_handlers import AssignmentHandlers, Saving
 from .check_points import ReviveTopic
 from .giving_up import GivingUp
 from .handing_out import PopOperation, PopValidator
 from .handlers import PopHandlers
-from .leases import LeaseKeeper, LeaseQueue, LeaseRules, Leases
-from .ordered_batches import OrderedBatches
+from .leases import InHand, LeaseKeeper, LeaseQueue, LeaseRules, Leases
+from .ordered_batches import OrderedBatches, OrderedPlace
+from .peeking import PeekOperation
 from .revival import PopLog, PopTables, Revival, RevivalJob, ReviveReader
 from .waiting import ALL_QUEUES, PopWaiting, WaitKey, WaitLimits
 
@@ -37,6 +42,13 @@ class PopNeeds(NamedTuple):
     make_known: Callable[[Sequence[str], Callable[[], object]], object]
     revive_topic: str
     is_timer_behind: Callable[[], bool]
+    batches: OrderedBatches
+    routes: TopicRoutes
+    members: Members[Connection]
+    modes: RequestModeTable
+    saving: Saving
+    moved_at_ms: Mapping[tuple[str, str, int], int]
+    """By group, topic and queue: when a group was set elsewhere."""
 
 
 class Pop:
@@ -53,14 +65,15 @@ class Pop:
             self.leases, self._log, tables, lambda: settings.config.pop, needs.make_known, needs.is_timer_behind
         )
         name = settings.config.broker_name
-        self._reader = ReviveReader(self.leases, self.revival, self._log, tables.offsets, name)
+        self._reader = ReviveReader(self.leases, self.revival, self._log, tables.offsets, name, needs.moved_at_ms)
         self._job = RevivalJob(self.revival, self._reader, self._log, clock)
         self.waiting = PopWaiting(clock, self._limits)
-        self.ordered = OrderedBatches(clock.now_ms)
+        self.ordered = needs.batches
         validator = PopValidator(settings, tables, needs.filters, clock.now_ms)
         self.pops = PopOperation(
             store, settings, validator, tables, self.leases, self.revival, self.ordered, self.waiting, clock.now_ms
         )
+        peeks = PeekOperation(store, settings, validator, tables, self.leases)
         ordered_acks = OrderedAcks(self.ordered, tables.offsets, self.waiting, clock.now_ms)
         self.acks = AckOperation(
             needs.scheduler,
@@ -72,7 +85,12 @@ class Pop:
             lambda: (name, self._revive_queues),
         )
         self.giving_up = GivingUp(needs.scheduler, tables.topics, self._log, self.acks)
-        self.handlers: dict[int, Handler] = handlers_of(PopHandlers(self.pops, self.acks, self.waiting, lambda: name))
+        self.handlers: dict[int, Handler] = handlers_of(
+            PopHandlers(self.pops, peeks, self.acks, self.waiting, lambda: name),
+            AssignmentHandlers(
+                needs.routes, needs.members, needs.modes, tables, lambda: settings.config.pop, needs.saving
+            ),
+        )
 
     def __repr__(self) -> str:
         return f"<Pop {self.leases!r}>"
@@ -111,14 +129,39 @@ class Pop:
             for queue_id in (ALL_QUEUES, place.queue_id):
                 self.waiting.wake_later(WaitKey(place.topic, place.group, queue_id), delay_ms)
 
+    def in_hand(self, group: str, topic: str, queue_id: int) -> InHand | None:
+        """Return what consumers of a group have of a queue; None where nobody has popped."""
+        queue = LeaseQueue(group, topic, queue_id)
+        if queue not in self.pops.queues:
+            return None
+        committed = self._needs.tables.offsets.committed(group, topic, queue_id) or 0
+        batch = self.ordered.find(OrderedPlace(topic, group, queue_id))
+        if batch is None or committed > batch.queue_offsets[-1]:
+            return InHand(self.leases.in_flight(queue), self.leases.next_offset(queue, committed))
+        open_offsets = [offset for number, offset in enumerate(batch.queue_offsets) if not batch.is_acked(number)]
+        return InHand(open_offsets, batch.queue_offsets[-1] + 1)
+
     def forget_gone(self) -> None:
-        """Forget the leases of topics and groups that are gone."""
+        """Forget the leases of topics and groups that are gone, and answer who waits there."""
         tables = self._needs.tables
 
         def is_gone(queue: LeaseQueue) -> bool:
             return tables.groups.get(queue.group) is None or tables.topics.get(queue.topic) is None
 
-        self.leases.drop(is_gone)
+        for queue in self.leases.queues():
+            if is_gone(queue):
+                self.revival.forget(queue)
+        self.pops.queues -= set(filter(is_gone, self.pops.queues))
+        self._log.commit()
+        self.waiting.wake_gone(lambda topic: tables.topics.get(topic) is None)
+
+    def forget_queue(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget what is handed out of a queue, since its group is set elsewhere; who waits there looks again."""
+        queue = LeaseQueue(group, topic, queue_id)
+        self.revival.forget(queue)
+        self.ordered.forget(OrderedPlace(queue.topic, queue.group, queue.queue_id))
+        self._log.commit()
+        self.waiting.wake_queue(queue.topic, queue.group, queue.queue_id)
 
     def _rules(self) -> LeaseRules:
         config = self._needs.settings.config.pop

@@ -21,7 +21,7 @@ Java waits the 2 s for each lease; leases in memory need none.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -352,13 +352,22 @@ class _Position:
 class ReviveReader:
     """Reads what comes out of the timer into the revive topic."""
 
-    def __init__(self, leases: Leases, revival: Revival, log: PopLog, offsets: OffsetTable, broker_name: str) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        revival: Revival,
+        log: PopLog,
+        offsets: OffsetTable,
+        broker_name: str,
+        moved_at_ms: Mapping[tuple[str, str, int], int],
+    ) -> None:
         self._leases = leases
         self._revival = revival
         self._log = log
         self._offsets = offsets
         self._broker_name = broker_name
         self._positions: dict[int, _Position] = {}
+        self._moved_at_ms = moved_at_ms
 
     def __repr__(self) -> str:
         return f"<ReviveReader at { ({queue: position.settled for queue, position in self._positions.items()}) }>"
@@ -409,11 +418,16 @@ class ReviveReader:
             return None
         return None if said is None else self._take_up(said, record.queue_id)
 
+    def _is_of_before(self, point: CheckPoint) -> bool:
+        """Tell whether the group has been set elsewhere since."""
+        key = point.key
+        return key.popped_at_ms <= self._moved_at_ms.get((key.group, key.topic, key.queue_id), 0)
+
     def _take_up(self, point: CheckPoint, queue_id: int) -> Lease | None:
         known = self._leases.find(point.key)
         if self._leases.pass_over(point.key):
             return known
-        if not point.queue_offsets or is_system_topic(point.key.topic):
+        if not point.queue_offsets or is_system_topic(point.key.topic) or self._is_of_before(point):
             return None
         lease = Lease(
             key=point.key,

@@ -131,6 +131,13 @@ class PopWaiting:
         for each in (ALL_QUEUES, queue_id):
             self.wake_one(WaitKey(topic, group, each))
 
+    def wake_gone(self, is_gone: Callable[[str], bool]) -> None:
+        """Answer everybody who waits for messages of topics that are gone."""
+        for topic in [topic for topic in self._groups if is_gone(topic)]:
+            for key in list(self._groups[topic]):
+                for _, _, waiting in list(self._by_key[key]):
+                    self._finish(waiting)
+
     def wake_all(self) -> None:
         """Answer everybody: the broker stops."""
         for heap in list(self._by_key.values()):

@@ -1,53 +1,30 @@
 """Tables that a broker keeps and does not go by: a slave has them of its master, for whoever goes on with its store.
 
-    messageRequestMode.json   whether the members of a group pull or pop, by topic and group (store.md §9.6)
     timermetrics              how many timer messages of each topic wait
     timercheck                how far the master has delivered timer messages (store.md §9.7)
     replica.json              whether the store is that of a slave, and since when all its tables are copies
 
 Rules
 
-    1. A master tells what the first says, and leaves it alone: POP is not built. It counts no timer messages.
+    1. A master counts no timer messages.
     2. A slave has no timer files but ``timercheck``. It says that they are to be made anew from the timer topic, and
        that whatever was due before its time is done: that is what a broker needs that goes on as master.
     3. The mark of a slave is what a broker goes by that is started as master of it: tables and log were copied at
        different times, so their ends are compared as after a kill.
 """
 
-import logging
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...common.errors import ConfigError
-from ...common.java_json import Int32, Int64, read_table_as
+from ...common.java_json import Int64
 from ...common.metadata import DataVersion
-from ...store.files.config_files import load_config
 from ...store.files.files import Files
 from ...store.timer.timer_check import REBUILDING, TimerCheck, load_timer_check, save_timer_check, timer_check_path
 from ..topic.config_table import ConfigTable
 
 _SAVE_MS: Final = 60_000
-_log = logging.getLogger(__name__)
-
-
-class RequestMode(Struct, rename="camel", kw_only=True):
-    """How the members of a group get the messages of a topic (``SetMessageRequestModeRequestBody``)."""
-
-    consumer_group: str | None = None
-    mode: str = "PULL"
-    pop_share_queue_num: Int32 = 0
-    topic: str | None = None
-
-
-class RequestModes(Struct, rename="camel", kw_only=True):
-    """The same of all, by topic and group (``MessageRequestModeSerializeWrapper``)."""
-
-    message_request_mode_map: dict[str, dict[str, RequestMode]] = field(
-        default_factory=dict[str, dict[str, RequestMode]]
-    )
 
 
 class TimerCount(Struct, rename="camel", kw_only=True):
@@ -62,42 +39,6 @@ class TimerCounts(Struct, rename="camel", kw_only=True):
 
     data_version: DataVersion = DataVersion()
     timing_count: dict[str, TimerCount] = field(default_factory=dict[str, TimerCount])
-
-
-class RequestModeTable:
-    """The modes, as they are told and, by a slave, saved."""
-
-    file_name = "messageRequestMode.json"
-    content_type = RequestModes
-
-    def __init__(self) -> None:
-        self.change_count = 0
-        self._modes = RequestModes()
-
-    def __repr__(self) -> str:
-        return f"<RequestModeTable of {len(self._modes.message_request_mode_map)} topics>"
-
-    def content(self) -> RequestModes:
-        """Return what the file shall hold."""
-        return self._modes
-
-    def load(self, content: RequestModes) -> None:
-        """Take over what the file held."""
-        self._modes = content
-
-    def peek(self, root: str, files: Files) -> None:
-        """Take over what the file holds, if it can be read, and leave it as it is: it is not this broker's."""
-        try:
-            content = load_config(f"{root}/config/{self.file_name}", partial(read_table_as, kind=RequestModes), files)
-        except ConfigError as error:
-            _log.warning("slaves are told that all groups pull: %s", error)
-            return
-        self._modes = content or self._modes
-
-    def take_copy(self, content: RequestModes) -> None:
-        """Take over what a master holds."""
-        self.change_count += content != self._modes
-        self._modes = content
 
 
 class TimerCountTable:
@@ -230,7 +171,6 @@ class ReplicaMark:
 class KeptTables(NamedTuple):
     """All of them; ``tables`` are those that are loaded and saved as other tables are."""
 
-    modes: RequestModeTable
     timer_counts: TimerCountTable
     timer_check: TimerCheckCopy
     mark: ReplicaMark
@@ -239,6 +179,6 @@ class KeptTables(NamedTuple):
 
 def keep_tables(root: str, now_ms: int, files: Files, *, is_slave: bool) -> KeptTables:
     """Return the tables of the store in a directory, still empty."""
-    modes, counts, mark = RequestModeTable(), TimerCountTable(now_ms), ReplicaMark()
-    tables = (modes, counts, mark) if is_slave else (mark,)
-    return KeptTables(modes, counts, TimerCheckCopy(root, files), mark, tables)
+    counts, mark = TimerCountTable(now_ms), ReplicaMark()
+    tables = (counts, mark) if is_slave else (mark,)
+    return KeptTables(counts, TimerCheckCopy(root, files), mark, tables)

@@ -46,8 +46,8 @@ from ...remoting.headers.replication import (
 from ...remoting.transport.client import ConnectionPool, parse_address
 from ...store.timer.timer_check import TimerCheck, decode_timer_check
 from ..delay.delay_progress import DelayFile
-from ..group.groups import OffsetFile
-from .kept_tables import RequestModes, TimerCounts
+from ..group.groups import OffsetFile, RequestModes
+from .kept_tables import TimerCounts
 from .log_replication import MasterPlace
 
 FAST_PORT_STEP: Final = -2

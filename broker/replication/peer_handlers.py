@@ -25,6 +25,7 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ...store.timer.timer_check import TimerCheck, encode_timer_check
+from ..group.groups import RequestModeTable
 from .kept_tables import KeptTables
 from .log_replication import LogReplication
 from .slave_link import SlaveState
@@ -33,14 +34,17 @@ from .slave_link import SlaveState
 class KeptTableHandlers:
     """Answers slaves with what no administrator asks for; ``timer_check`` is ``None`` where timers are off."""
 
-    def __init__(self, kept: KeptTables, timer_check: Callable[[], TimerCheck | None] | None) -> None:
+    def __init__(
+        self, modes: RequestModeTable, kept: KeptTables, timer_check: Callable[[], TimerCheck | None] | None
+    ) -> None:
+        self._modes = modes
         self._kept = kept
         self._timer_check = timer_check
 
     @answers(Code.GET_ALL_MESSAGE_REQUEST_MODE)
     def tell_modes(self, _command: Command, _connection: Connection) -> Command:
         """Tell which groups pull and which pop."""
-        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._kept.modes.content()))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._modes.content()))
 
     @answers(Code.GET_TIMER_METRICS)
     def tell_counts(self, _command: Command, _connection: Connection) -> Command:

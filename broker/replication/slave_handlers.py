@@ -5,7 +5,9 @@
 11, 361                      2 as well, unless ``slaveReadEnable`` is set, or the master is gone
 37, 370, 323                 11; 16 where recalls are off; 1
 17, 18, 200, 207, 215, 225   1: the tables are those of the master (official slaves take them, and forget them again)
-222, 353                     1
+222, 353, 401                1
+200050, 200051, 200053,      2: what is handed out is noted in the log, which is the master's
+200054, 200151
 11, 361, 14, 15              14, as of a broker that is not ready, instead of what says that a topic or an offset does
                              not exist, as long as the tables were not copied
 11, 361                      what the log has of a topic or a queue that is too new for the copied tables
@@ -56,6 +58,17 @@ class SlaveSends:
             return _rejected()
         fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.is_trace_on).lower()}
         return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_WRITABLE, fields)
+
+    @answers(
+        Code.POP_MESSAGE,
+        Code.ACK_MESSAGE,
+        Code.CHANGE_MESSAGE_INVISIBLETIME,
+        Code.NOTIFICATION,
+        Code.BATCH_ACK_MESSAGE,
+    )
+    def refuse_pop(self, _command: Command, _connection: Connection) -> Command:
+        """Refuse to hand a message out, and whatever follows from that."""
+        return _rejected()
 
     @answers(Code.CONSUMER_SEND_MSG_BACK)
     def refuse_send_back(self, _command: Command, _connection: Connection) -> Command:
@@ -133,6 +146,7 @@ class SlaveTables:
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         Code.DELETE_SUBSCRIPTIONGROUP,
+        Code.SET_MESSAGE_REQUEST_MODE,
     )
     def refuse_change(self, _command: Command, _connection: Connection) -> Command:
         """Refuse a change of a topic or group."""

@@ -37,11 +37,11 @@ from ...store.consumequeue.appended import Placed
 from ...store.message_store import MessageStore
 from ...store.timer.timer_check import TimerCheck
 from ..delay.delay_progress import DelayFile, DelayProgress
-from ..group.groups import GroupTable, OffsetFile, OffsetTable
+from ..group.groups import GroupTable, OffsetFile, OffsetTable, RequestModes, RequestModeTable
 from ..outcomes.group_commit import wait_flushed
 from ..topic.topics import TopicTable, is_batch_topic
 from .copy_start import compare_logs
-from .kept_tables import KeptTables, RequestModes, TimerCounts
+from .kept_tables import KeptTables, TimerCounts
 from .known_master import KnownMaster
 from .log_topics import LogTopics
 
@@ -61,6 +61,7 @@ class CopiedTables(NamedTuple):
     groups: GroupTable
     offsets: OffsetTable
     delays: DelayProgress
+    modes: RequestModeTable
     kept: KeptTables
 
 
@@ -400,7 +401,7 @@ class TableCopy:
         self._tables.groups.take_copy(await master.groups())
 
     async def _copy_modes(self, master: Master) -> None:
-        self._kept.modes.take_copy(await master.modes())
+        self._tables.modes.take_copy(await master.modes())
 
     async def _copy_counts(self, master: Master) -> None:
         self._kept.timer_counts.take_copy(await master.timer_counts())

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from ...common.codes import Release, ResponseCode
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.java_numbers import parse_int64
 from ...common.message import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import (
@@ -43,7 +44,9 @@ from ...common.properties import (
     DELAY,
     INNER_NUM,
     POP_CK,
+    PRIORITY,
     RETRY_TOPIC,
+    SHARDING_KEY,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     encode_properties,
@@ -126,7 +129,10 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendValidator:
-    """Admits messages; creates topics on the way. What a group consumes in order at the moment is never tried again."""
+    """Admits messages; creates topics on the way. What a group consumes in order at the moment is never tried again.
+
+    Nobody sends to ``own_topics``, which this broker alone writes to.
+    """
 
     def __init__(
         self,
@@ -134,7 +140,9 @@ class SendValidator:
         topics: TopicTable,
         groups: GroupTable,
         consumes_in_order: Callable[[str], bool],
+        own_topics: frozenset[str] = frozenset(),
     ) -> None:
+        self._not_sendable = NOT_SENDABLE_TOPICS | own_topics
         self._settings = settings
         self._topics = topics
         self._unsaved = topics.unsaved
@@ -145,7 +153,7 @@ class SendValidator:
         """Return where a message goes, or why it is refused; ``version`` is its sender's release."""
         name = message.topic
         topic, is_writable = self._topics.get(name), self._settings.config.permission & PERM_WRITE
-        if topic is None or name in NOT_SENDABLE_TOPICS or not is_writable or name.startswith(RETRY_PREFIX):
+        if topic is None or name in self._not_sendable or not is_writable or name.startswith(RETRY_PREFIX):
             return self._validate_with_care(message, version, producer)
         queue_id = message.queue_id
         if 0 <= queue_id < topic.write_queue_nums and not self._unsaved:
@@ -166,7 +174,7 @@ class SendValidator:
             return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("sending message"))
         if (remark := broker_topic_remark(name)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
-        if name in NOT_SENDABLE_TOPICS:
+        if name in self._not_sendable:
             return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
         is_new = topic is None or name in self._unsaved
         if topic is None:
@@ -215,12 +223,15 @@ class StoredProperties(msgspec.Struct, gc=False):
     is_plain: bool = False
 
 
+_OTHER_TYPES: Final = TIMER_NAMES | {TRANSACTION_PREPARED, DELAY}
+
+
 class PropertyEnricher:
     """Adds what this broker adds: ``own`` properties, and a unique key."""
 
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
         self._replaced = frozenset({*own, POP_CK})
-        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
+        self._needs_care = self._replaced | _OTHER_TYPES | {INNER_NUM, PRIORITY}
         self._new_key = new_key
         self._own, self._own_text = dict(own), encode_properties(own)
 
@@ -337,6 +348,8 @@ class SendOperations:
             return self._refuse(_TOO_FEW_REPLICAS._replace(new_topics=admission.new_topics))
         if admission.given_up_by:
             stored = self._give_up(stored, message.topic, admission.given_up_by)
+        elif not stored.is_plain and PRIORITY in stored.properties:
+            admission = _by_priority(admission, stored.properties)
         record = _new_record(body, stored, message, admission, sender)
         try:
             placed = record if stored.is_plain else self._place(record)
@@ -444,6 +457,14 @@ class SendOperations:
 
     def _illegal(self, new_topics: tuple[str, ...]) -> Refusal:
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self.store.config.max_message_bytes), new_topics)
+
+
+def _by_priority(admission: Admission, properties: Mapping[str, str]) -> Admission:
+    """Return the queue of a message with a priority and of no other type: consumers that pop read the highest first."""
+    priority = parse_int64(properties[PRIORITY])
+    if priority is None or priority < 0 or SHARDING_KEY in properties or not _OTHER_TYPES.isdisjoint(properties):
+        return admission
+    return replace(admission, queue_id=min(priority, admission.topic.write_queue_nums - 1))
 
 
 def _waits_for_store(message: SendRequest, sender: Sender) -> bool:

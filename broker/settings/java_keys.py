@@ -160,6 +160,7 @@ _REFUSED = {
     "duplicationEnable": _unless("false", "a replicated log is not built"),
     "storeType": _unless("default", "the RocksDB store is not built"),
     "configManagerVersion": _unless("v1", "only the JSON config files are built"),
+    "popConsumerKVServiceEnable": _unless("false", "leases in RocksDB are not built"),
     "timerRocksDBEnable": _unless("false", "timer messages in RocksDB are not built"),
     "timerWheelSnapshotFlush": _unless("false", "snapshots of the timer wheel are not built"),
     "enableLmq": _unless("false", "light message queues are not built"),

@@ -19,11 +19,13 @@ from ...common.settings import parse_settings
 from ...store.files.store_config import LIVE_STORE_KEYS
 from .config import BrokerConfig
 from .java_keys import refuse_dangerous, warn_unused
+from .pop import LIVE_POP_KEYS, PopConfig
 from .replication import LIVE_REPLICATION_KEYS, ReplicationConfig
 
 LIVE_KEYS: Final = (
     LIVE_STORE_KEYS
     | LIVE_REPLICATION_KEYS
+    | LIVE_POP_KEYS
     | frozenset(
         [
             *("brokerPermission", "regionId", "traceOn", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
@@ -60,7 +62,8 @@ def change_config(config: BrokerConfig, changes: Mapping[str, str]) -> BrokerCon
         raise ConfigError(f"{key} is read at the start only: {hint}", key=key)
     store = config.store.changed(changes)
     replication = replace(config.replication, **parse_settings(ReplicationConfig, changes))
-    changed = replace(config, store=store, replication=replication, **parse_settings(BrokerConfig, changes))
+    pop = replace(config.pop, **parse_settings(PopConfig, changes))
+    changed = replace(config, store=store, replication=replication, pop=pop, **parse_settings(BrokerConfig, changes))
     warn_unused(changes, used=used, most_hints=_MOST_HINTS)
     return changed
 

@@ -1,10 +1,13 @@
 """The settings of POP, by Java's keys (spec pop.md §15)."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Struct
 
+from ...common.errors import ConfigError
 from ...common.settings import Key
+
+_MODES: Final = ("PULL", "POP")
 
 
 class PopConfig(Struct, frozen=True, kw_only=True):
@@ -26,6 +29,10 @@ class PopConfig(Struct, frozen=True, kw_only=True):
         int,
         Key("popFromRetryProbability", "share of requests that look at the retry topic first, in percent", most=100),
     ] = 20
+    priority_retry_percent: Annotated[
+        int,
+        Key("popFromRetryProbabilityForPriority", "and of those that read a topic by priority", most=100),
+    ] = 0
     reads_queues_downwards: Annotated[
         bool, Key("priorityOrderAsc", "look at queues from the highest to the lowest")
     ] = True
@@ -53,3 +60,39 @@ class PopConfig(Struct, frozen=True, kw_only=True):
         bool, Key("enablePopMessageThreshold", "hand out no more of a queue while too much is in flight")
     ] = False
     most_in_flight: Annotated[int, Key("popInflightMessageThreshold", "that is, more than so many", least=0)] = 10_000
+    assigns_queues: Annotated[
+        bool,
+        Key(
+            "serverLoadBalancerEnable",
+            "share queues among members that ask the broker for theirs; false: each gets all",
+        ),
+    ] = True
+    default_mode: Annotated[
+        str,
+        Key(
+            "defaultMessageRequestMode",
+            "PULL or POP: how members that ask the broker get messages unless said otherwise",
+        ),
+    ] = "PULL"
+    default_share: Annotated[
+        int, Key("defaultPopShareQueueNum", "how many other members' queues each reads then; 0 or less: all", least=-1)
+    ] = -1
+
+    def __post_init__(self) -> None:
+        if self.default_mode not in _MODES:
+            key = "defaultMessageRequestMode"
+            raise ConfigError(f"{key} is {self.default_mode!r}, it can be {' or '.join(_MODES)}", key=key)
+
+
+LIVE_POP_KEYS: Final = frozenset(
+    [
+        *("enablePopBufferMerge", "enablePopBatchAck", "popCkStayBufferTime", "popCkStayBufferTimeOut"),
+        *("popCkMaxBufferSize", "popCkOffsetMaxQueueSize", "popFromRetryProbability", "priorityOrderAsc"),
+        *("popFromRetryProbabilityForPriority", "enableRetryTopicV2", "retrieveMessageFromPopRetryTopicV1"),
+        *("popResponseReturnActualRetryTopic", "popPollingSize", "maxPopPollingSize"),
+        *("popLongPollingForceNotifyInterval", "initPopOffsetByCheckMsgInMem", "enablePopMessageThreshold"),
+        *("popInflightMessageThreshold", "serverLoadBalancerEnable", "defaultMessageRequestMode"),
+        "defaultPopShareQueueNum",
+    ]
+)
+"""The settings that may become others while a broker runs: all, they are read where they are used."""

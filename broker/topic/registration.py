@@ -225,6 +225,21 @@ class NameServerLink:
                 return data.broker_addrs
         return {}
 
+    async def route(self, topic: str) -> TopicRouteData:
+        """Return where a topic is in the cluster; nowhere when it is not known.
+
+        Raises:
+            RemotingError: no answer, or a refusal.
+            DecodeError: an answer that cannot be read.
+        """
+        command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic=topic))
+        answer = await self._pool.request(self.address, command, MEMBERS_TIMEOUT_MS)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return TopicRouteData()
+        if answer.code != ResponseCode.SUCCESS:
+            raise RemotingError(f"name server {self.address} tells no route of {topic}: {answer.remark}")
+        return decode_answer(TopicRouteData, answer.body)
+
     async def unregister(self) -> None:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""
         try:
@@ -346,6 +361,15 @@ class Registration:
         if outcome.ordered is not None:
             self._topics.set_ordered(outcome.ordered)
         return self._settings.config.register_every_ms
+
+    async def find_route(self, topic: str) -> TopicRouteData | None:
+        """Return where a topic is in the cluster, by the first name server that says it; None when none does."""
+        for link in [link for link in self._links if link.is_registered]:
+            try:
+                return await link.route(topic)
+            except RocketletError as error:
+                _log.warning("asking name server %s where %s is failed: %s", link.address, topic, error)
+        return None
 
     async def say_alive(self) -> int:
         """Tell all name servers that the broker is alive, side by side; return the pause until the next time."""

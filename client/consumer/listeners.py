@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -179,12 +179,29 @@ _BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loo
 EXPIRED_DELAY_LEVEL = 3
 
 
+class BatchSource(Protocol):
+    """Where the messages of a batch are from."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether somebody else gets them."""
+        ...
+
+    def holds(self, message: ReceivedMessage, /) -> bool:
+        """Tell whether a message is unfinished."""
+        ...
+
+    def finish(self, messages: Sequence[ReceivedMessage], /) -> None:
+        """Learn that messages are finished."""
+        ...
+
+
 class ListenerBatch(msgspec.Struct, frozen=True, eq=False):
     """Messages of one topic that a listener gets in one call."""
 
     handler: Handler
     messages: list[ReceivedMessage]
-    source: PushQueue
+    source: BatchSource
 
 
 Fail = Callable[[ListenerBatch, ListenerOutcome], Awaitable[None]]
@@ -318,7 +335,7 @@ class ConcurrentConsumer:
         for planned in self._planned:
             planned.cancel()
 
-    def _submit(self, source: PushQueue, messages: Iterable[ReceivedMessage]) -> None:
+    def _submit(self, source: BatchSource, messages: Iterable[ReceivedMessage]) -> None:
         find = self._environment.handlers.get
         batches: list[ListenerBatch] = []
         if self._batch_messages == 1:
@@ -337,11 +354,11 @@ class ConcurrentConsumer:
         source.finish(batch.messages[: failure.from_index])
         await self._send_back(source, batch.messages[failure.from_index :], failure.delay_level)
 
-    async def _send_back(self, source: PushQueue, messages: Iterable[ReceivedMessage], delay_level: int) -> None:
+    async def _send_back(self, source: BatchSource, messages: Iterable[ReceivedMessage], delay_level: int) -> None:
         returner = self._environment.returner
         kept: list[ReceivedMessage] = []
         for message in messages:
-            if message.queue_offset not in source.unfinished:
+            if not source.holds(message):
                 continue  # its listener took too long, and it went back already
             if returner is None:
                 _log.warning(
@@ -354,7 +371,7 @@ class ConcurrentConsumer:
                 kept.append(message)
         self._run_again_later(source, kept)
 
-    def _run_again_later(self, source: PushQueue, messages: Sequence[ReceivedMessage]) -> None:
+    def _run_again_later(self, source: BatchSource, messages: Sequence[ReceivedMessage]) -> None:
         if not messages:
             return
         again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]

@@ -8,10 +8,14 @@ Offsets are stored every 5 s, with each pull, when a queue is given up and at th
 crash, and while queues change hands.
 
 With ``settings.is_broadcast`` every member has every queue, and its offsets are in a file of its own.
+
+With ``settings.by_pop`` nobody owns queues: brokers hand messages out for a time (``pop_consume.py``), so there may be
+more consumers than queues, and one that is slow holds nothing back.
 """
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Self
 
 from ...common.clock import Clock
@@ -25,8 +29,11 @@ from ..group.assigned_queues import Handover
 from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
 from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of
+from ..group.process_queue import PushQueue, QueueOffsets
 from ..group.queue_fetcher import PullPlan
 from ..group.subscriptions import Sql
+from ..pop.pop_places import NO_QUEUES, PopPlaces
+from ..pop.pop_requests import PopRequests
 from ..session.callbacks import QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
@@ -34,6 +41,7 @@ from ..session.settings import PushConsumerSettings, check_group, choose_setting
 from .admin_callbacks import ClientRequestHandlers
 from .listeners import ConcurrentConsumer, ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import NO_LIMIT, HeldQueueLocks, OrderlyConsumer
+from .pop_consume import PopConsumer, PopSource
 from .push_admin_answers import PushAdminAnswers
 from .send_back import MessageReturner
 
@@ -77,9 +85,10 @@ class PushConsumer:
         self._environment = ConsumeEnvironment(
             self.settings, self._clock, self._handlers, self._calls, self._make_returner()
         )
-        self._consume_service = self._make_consume_service()
-        self._member = GroupMember(self._session, self._plan(), self._consume_service.make_queue, self._refuse)
-        if not self.settings.is_broadcast:
+        service = None if self.settings.by_pop else self._make_consume_service()
+        self._member = GroupMember(self._session, self._plan(service), self._make_queue, self._refuse)
+        self._consume_service = service or self._make_pop_consumer()
+        if not (self.settings.is_broadcast or self.settings.by_pop):
             self._member.subscriptions.put(retry_topic(group), ALL)
         self._told: tuple[MessageQueue, ...] = ()
         self._on_queues_changed: QueuesCallback | None = None
@@ -202,11 +211,13 @@ class PushConsumer:
 
     # messages
 
-    def _plan(self) -> MemberPlan:
-        settings = self.settings
+    def _make_queue(self, queue: MessageQueue, offsets: QueueOffsets) -> PushQueue:
+        return self._consume_service.make_queue(queue, offsets)
+
+    def _plan(self, service: ConcurrentConsumer | OrderlyConsumer | None) -> MemberPlan:
+        settings = replace(self.settings, strategy=NO_QUEUES) if self.settings.by_pop else self.settings
         callbacks = QueueCallbacks()
         callbacks.on_changed(self._tell_queues)
-        service = self._consume_service
         keeper = service if isinstance(service, OrderlyConsumer) and not settings.is_broadcast else None
         return MemberPlan(
             settings,
@@ -227,6 +238,11 @@ class PushConsumer:
             return ConcurrentConsumer(self._environment)
         locks = None if self.settings.is_broadcast else HeldQueueLocks(self.group, self._session)
         return OrderlyConsumer(self._environment, locks)
+
+    def _make_pop_consumer(self) -> PopConsumer:
+        session, group, member = self._session, self.group, self._member
+        source = PopSource(PopPlaces(session, group, member.subscriptions), PopRequests(session, group, member.tasks))
+        return PopConsumer(self._environment, source, self._hooks, lambda: self.is_suspended)
 
     def _make_returner(self) -> MessageReturner | None:
         settings = self.settings

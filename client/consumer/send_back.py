@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 SEND_ATTEMPTS = 3
 FIRST_RETRY_LEVEL = 3
+DEAD_LETTER_LEVEL = -1
 COMPRESS_FROM_BYTES = 4096
 NEW_TOPIC_QUEUES = 4
 
@@ -64,6 +65,16 @@ class MessageReturner:
                 error,
             )
             return await self.send_to_retry_topic(message)
+        return True
+
+    async def give_up(self, message: ReceivedMessage) -> bool:
+        """Send a message to the dead letters at once; tell whether its broker has it there now."""
+        try:
+            await self._brokers.send_back(self._group, message, self.max_retries, DEAD_LETTER_LEVEL)
+        except RocketletError as error:
+            text = "group %s: giving up %s failed, it comes again: %s"
+            _log.warning(text, self._group, describe_messages([message]), error)
+            return False
         return True
 
     async def send_to_retry_topic(self, message: ReceivedMessage) -> bool:

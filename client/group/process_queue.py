@@ -162,6 +162,10 @@ class PushQueue:
     def __repr__(self) -> str:
         return f"<PushQueue {self.queue}{' dropped' if self.is_dropped else ''} {self.unfinished!r}>"
 
+    def holds(self, message: ReceivedMessage) -> bool:
+        """Tell whether a message is unfinished."""
+        return message.queue_offset in self.unfinished
+
     def finish(self, messages: Sequence[ReceivedMessage]) -> None:
         """Take finished messages out and move the offset."""
         next_offset = self.unfinished.remove(messages)

@@ -214,6 +214,10 @@ class PushConsumerSettings(ClientSettings):
     commits_itself: bool = True  # autoCommit of its context
     pause_ms: int = 1_000  # suspendCurrentQueueTimeMillis
     is_broadcast: bool = False  # messageModel BROADCASTING
+    by_pop: bool = False  # what setMessageRequestMode makes of Java's; brokers hand messages out, no queues are shared
+    invisible_ms: int = 60_000  # popInvisibleTime; for how long, by POP
+    pop_messages: int = 32  # popBatchNums
+    max_in_hand: int = 96  # popThresholdForQueue; of one topic from one broker
     offset_directory: str | None = None  # rocketmq.client.localOffsetStoreDir; ~/.rocketmq_offsets
     posts_subscription: bool = False  # postSubscriptionWhenPull
     rebalance_interval_ms: int = 20_000
@@ -233,6 +237,11 @@ class PushConsumerSettings(ClientSettings):
         _check_range(self, "close_timeout_ms", 0, 1 << 31)
         _check_range(self, "consume_timeout_ms", 1, 1 << 31)
         _check_range(self, "pause_ms", 10, 30_000)
+        _check_range(self, "invisible_ms", 5_000, 300_000)
+        _check_range(self, "pop_messages", 1, 32)
+        _check_range(self, "max_in_hand", 1, 1 << 16)
+        if self.by_pop and (self.is_orderly or self.is_broadcast):
+            raise ConfigError("by POP messages come neither in order nor to all members", key="by_pop")
         if self.max_topic_messages is not None:
             _check_range(self, "max_topic_messages", 1, 6_553_500)
         if self.max_topic_bytes is not None:
@@ -266,6 +275,23 @@ class PullConsumerSettings(ClientSettings):
         _check_range(self, "max_buffered_messages", 1, 1 << 31)
         _check_range(self, "rebalance_interval_ms", 1, 1 << 31)
         _check_limits(self.limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleConsumerSettings(ClientSettings):
+    """Settings of a ``SimpleConsumer`` (that of RocketMQ 5's clients)."""
+
+    consume_from: ConsumeFrom = ConsumeFrom.LAST  # of a new group: FIRST, or from the newest message of old queues on
+    max_messages: int = 32  # for one ``receive``
+    invisible_ms: int = 60_000  # invisibleDuration
+    wait_ms: int = 15_000  # awaitDuration
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ClientSettings.__post_init__(self)
+        _check_range(self, "max_messages", 1, 32)
+        _check_range(self, "invisible_ms", 1, 12 * 3_600_000)
+        _check_range(self, "wait_ms", 0, 600_000)
 
 
 ConsumerSettings = PushConsumerSettings | PullConsumerSettings

@@ -9,6 +9,8 @@
     RMQ_SYS_TRANS_OP_HALF_TOPIC  op
     %RETRY%…                     retry         RETRY_TOPIC, or what the name says
     %DLQ%…                       dead-letter   DLQ_ORIGIN_TOPIC, RETRY_TOPIC
+    rmq_sys_REVIVE_LOG_…         check-point   of the lease, by its unique key      TIMER_OUT_MS
+                                 ack           of the lease, by its unique key      TIMER_OUT_MS
     other system topics          system
     all others
 
@@ -16,6 +18,8 @@ Rules:
 
 - ``realTopic`` is the topic that the message was sent to. A retry that waits has its retry topic as REAL_TOPIC; then
   RETRY_TOPIC counts. ``realQueueId`` is REAL_QID where REAL_TOPIC counts: retries have no queue of their own.
+- A check point says which messages were handed out by POP, an ack which of them are done with. Their unique keys begin
+  with topic and queue of the messages, ``<topic>@<queue>@…``. Before they are due they are in the timer topic.
 - A record says what was asked for when it was stored; whether a half message was settled, or a delayed one delivered,
   is told by other records.
 - What is absent, or no number, is null. The work per record is Arrow's; blocks without such topics cost nothing.
@@ -34,6 +38,7 @@ from ...common.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
     RETRY_PREFIX,
+    REVIVE_TOPIC_PREFIX,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
     TRANSACTION_DISCARD_TOPIC,
@@ -45,8 +50,10 @@ from ...common.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
+    TAGS,
     TIMER_DEL_UNIQKEY,
     TIMER_OUT_MS,
+    UNIQ_KEY,
 )
 from ...store.commitlog.record_blocks import Longs, Mask
 from ...store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -63,6 +70,9 @@ _STATES: Final = {
 }
 _PARKED: Final = frozenset({"delayed", "timer", "half", "discarded"})
 _ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+_REVIVE: Final = "revive"
+_REVIVE_STATES: Final = {"ck": "check-point", "ack": "ack", "bAck": "ack"}
+_LEASE: Final = r"^(?P<topic>[^@]+)@(?P<queue>[0-9]{1,10})@"
 _NUMBER: Final = r"^[0-9]{1,18}$"
 _MOST_QUEUE_ID: Final = 2**31 - 1
 
@@ -73,6 +83,8 @@ def state_of(topic: str) -> str | None:
         return "retry"
     if topic.startswith(DLQ_PREFIX):
         return "dead-letter"
+    if topic.startswith(REVIVE_TOPIC_PREFIX):
+        return _REVIVE
     return _STATES.get(topic, "system" if is_system_topic(topic) else None)
 
 
@@ -104,12 +116,16 @@ class SystemColumns:
         failed = self._is_in("delayed", "retry", "dead-letter")
         origins = self._text(RETRY_TOPIC, failed)
         dead = self._text(DLQ_ORIGIN_TOPIC, self._is_in("dead-letter"))
-        return pc.coalesce(self._parked_in, dead, origins, self._popped_topics())
+        leased = pc.struct_field(self._leased, "topic")
+        return pc.coalesce(self._parked_in, dead, origins, self._popped_topics(), leased)
 
     def real_queue_ids(self) -> pa.Array:
         """Return the queues that they were sent to."""
         numbers, is_number = _parse(self._text(REAL_QUEUE_ID, self._is_in(*_PARKED)))
-        usable = is_number & np.asarray(self._parked_in.is_valid()) & (numbers <= _MOST_QUEUE_ID)
+        usable = is_number & np.asarray(self._parked_in.is_valid())
+        leased, is_leased = _parse(pc.struct_field(self._leased, "queue"))
+        numbers, usable = np.where(is_leased, leased, numbers), usable | is_leased
+        usable &= numbers <= _MOST_QUEUE_ID
         return pa.array(np.where(usable, numbers, 0).astype(np.int32), pa.int32(), mask=~usable)
 
     def due_at(self) -> pa.Array:
@@ -118,14 +134,18 @@ class SystemColumns:
         is_level &= levels > 0
         delays = np.array(self._delays_ms, np.int64)
         by_level = self._stored_at_ms + delays[np.clip(levels, 1, len(delays)) - 1]
-        by_timer, is_timer = _parse(self._text(TIMER_OUT_MS, self._is_in("timer")))
+        by_timer, is_timer = _parse(self._text(TIMER_OUT_MS, self._is_in("timer", _REVIVE)))
         return make_timestamps(np.where(is_timer, by_timer, by_level), is_level | is_timer)
 
     def states(self) -> pa.Array:
         """Return what they wait for, in a word."""
         states = pa.array(self._states, pa.string()).take(pa.array(self._codes))
         deletes = self._text(TIMER_DEL_UNIQKEY, self._is_in("timer")).is_valid()
-        return pc.if_else(deletes, "timer-delete", states)
+        states = pc.if_else(deletes, "timer-delete", states)
+        tags = self._text(TAGS, self._is_in(_REVIVE))
+        for tag, state in _REVIVE_STATES.items():
+            states = pc.if_else(pc.equal(tags, tag).fill_null(False), state, states)
+        return pc.if_else(pc.equal(states, _REVIVE).fill_null(False), "system", states)
 
     @cached_property
     def _table(self) -> PropertyTable:
@@ -145,6 +165,11 @@ class SystemColumns:
         is_retry = pc.starts_with(found, RETRY_PREFIX).fill_null(False)
         has_origin = self._table.column(RETRY_TOPIC).is_valid()
         return pc.if_else(pc.and_(is_retry, has_origin), None, found)
+
+    @cached_property
+    def _leased(self) -> pa.Array:
+        """Return topic and queue of the messages that check points and acks are about."""
+        return pc.extract_regex(self._text(UNIQ_KEY, self._is_in(_REVIVE)), _LEASE)
 
     def _popped_topics(self) -> pa.Array:
         """Return the topics of ``%RETRY%<group>_<topic>``, which pop consumers have; messages there name the group."""

@@ -23,6 +23,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ...common.compression import inflate_zlib
@@ -98,6 +99,7 @@ def publish(message: v2.Message, born_host: str, rules: PublishRules) -> Publica
     fault = (
         _body_fault(message, rules.max_body_bytes)
         or _properties_fault(message.user_properties)
+        or _size_fault(message)
         or _words_fault(message.system_properties)
         or _times_fault(message.system_properties, now_ms)
     )
@@ -152,6 +154,14 @@ def _properties_fault(properties: Mapping[str, str]) -> v2.Status | None:
             if has_control_character(text):
                 remark = f"the {part} of property cannot contain control character"
                 return status(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, remark)
+    return None
+
+
+def _size_fault(message: v2.Message) -> v2.Status | None:
+    texts = chain(*message.user_properties.items(), (message.system_properties.tag,), message.system_properties.keys)
+    if sum(len(text.encode()) for text in texts) > MAX_PROPERTY_BYTES:
+        remark = f"the total size of user property is too large, max is {MAX_PROPERTY_BYTES}"
+        return status(Code.MESSAGE_PROPERTIES_TOO_LARGE, remark)
     return None
 
 

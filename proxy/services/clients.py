@@ -12,6 +12,7 @@ Rules
        transactions. Members of classic clients do not see it, and share no queues with it.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
@@ -30,6 +31,8 @@ from .calling import Caller
 
 EXPIRY_MS: Final = 120_000
 LOOK_MS: Final = 10_000
+MOST_CLIENTS: Final = 65_536
+"""Beyond them the one that has been silent longest is forgotten: who calls may name itself anew each time."""
 CONSUMERS: Final = frozenset({ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER})
 _FROM_WHERE: Final = "CONSUME_FROM_LAST_OFFSET"
 
@@ -88,7 +91,7 @@ class ClientRegistry:
         self._members = operations.guests
         self._clock = operations.clock
         self._ask = ask
-        self._clients: dict[str, GrpcClient] = {}
+        self._clients: OrderedDict[str, GrpcClient] = OrderedDict()  # the one heard of last is the last
         self._gone: list[Callable[[str], object]] = []
 
     def __repr__(self) -> str:
@@ -116,6 +119,9 @@ class ClientRegistry:
         if client is None:
             client = GrpcClient(caller.client_id, caller.address, now_ms, self._ask)
             self._clients[caller.client_id] = client
+            if len(self._clients) > MOST_CLIENTS:
+                self._drop(next(iter(self._clients.values())))
+        self._clients.move_to_end(caller.client_id)
         client.heard_at_ms, client.address = now_ms, caller.address
         client.language, client.version = caller.language or client.language, caller.version or client.version
         return client
@@ -185,14 +191,17 @@ class ClientRegistry:
         """Forget the clients that are silent; return the pause."""
         silent_since_ms = self._clock.monotonic_ms() - EXPIRY_MS
         for client in [one for one in self._clients.values() if one.heard_at_ms < silent_since_ms]:
-            if client.stream is not None:
-                client.stream.end()
-            self.terminate(client.client_id)
+            self._drop(client)
         return LOOK_MS
+
+    def _drop(self, client: GrpcClient) -> None:
+        if client.stream is not None:
+            client.stream.end()
+        self.terminate(client.client_id)
 
     def forget_all(self) -> None:
         """Forget all clients: the port is closed; what they have stays theirs for its time."""
-        clients, self._clients = self._clients, {}
+        clients, self._clients = self._clients, OrderedDict[str, GrpcClient]()
         for client in clients.values():
             self._members.leave_all(client)
 

@@ -6,9 +6,9 @@ Rules
        by one, and each has its entry in the answer. (Upstream stores several as a batch and answers one entry.)
     2. The topic must take messages of this kind: MIXED takes all, one without an attribute those that are NORMAL. One
        that does not exist takes none.
-    3. The queue is the server's choice: that of its group for a message that has one, the one of its priority for a
-       message that has that, else the next. The group's is found as upstream's proxy finds it, so that a group keeps
-       its queue whichever of them its messages pass.
+    3. The queue is the server's choice: that of its group for a message that has one, else the next; a priority has
+       its queue in any case (``broker/send/send.py``). The group's is found as upstream's proxy finds it, so that a
+       group keeps its queue whichever of them its messages pass.
     4. An answer that comes late, or copies that are missing, are failures to a client, which sends again.
 """
 
@@ -25,7 +25,7 @@ from ...common.errors import BusyError, StoreError
 from ...common.metadata import TopicConfig
 from ...common.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 from ...common.outcome import Outcome
-from ...common.properties import PRIORITY, SHARDING_KEY, format_properties, java_hash
+from ...common.properties import SHARDING_KEY, format_properties, java_hash
 from ..messages import v2
 from ..messages.enums import Code, MessageType
 from ..messages.names import topic_fault
@@ -164,8 +164,6 @@ class SendService:
         count, properties = topic.write_queue_nums, publication.properties
         if (group := properties.get(SHARDING_KEY)) is not None:
             return group_queue(group, count)
-        if publication.kind is MessageType.PRIORITY:
-            return min(int(properties[PRIORITY]), count - 1)
         self._next_queue += 1
         return self._next_queue % count
 

@@ -18,6 +18,7 @@ from typing import Final
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
 from ...broker.operations import BrokerOperations
+from ...common.clock import TimerHandle
 from ...common.metadata import RetryPolicyType, SubscriptionGroupConfig
 from ..messages import v2
 from ..messages.enums import ClientType, Code
@@ -29,6 +30,8 @@ from .clients import CONSUMERS, ClientRegistry, GrpcClient
 
 REPEAT_MS: Final = 300
 PRODUCER_ATTEMPTS: Final = 3
+MOST_COMMAND_BYTES: Final = 256 << 10
+"""Of what a client says at once, which is kept: settings, and stacks of threads."""
 RECEIVE_BATCH: Final = 32
 LONG_POLL_MS: Final = 20_000
 _MINUTE: Final = 60
@@ -60,6 +63,7 @@ class TelemetryStream:
         self._operations = operations
         self._clients = clients
         self._client: GrpcClient | None = None
+        self._repetition: TimerHandle | None = None
         self._caller: Caller = caller_of(call)
         call.on_over(self._leave)
         if not self._caller.client_id:
@@ -69,6 +73,10 @@ class TelemetryStream:
     def received(self, message: bytes) -> None:
         """Take a command."""
         if not self._caller.client_id:
+            return
+        if len(message) > MOST_COMMAND_BYTES:
+            text = f"the command is {len(message)} bytes, limit is {MOST_COMMAND_BYTES}"
+            self._finish(GrpcStatus.INVALID_ARGUMENT, text)
             return
         try:
             command = v2.TelemetryCommand.FromString(message)
@@ -102,10 +110,10 @@ class TelemetryStream:
         self._answer_settings(settings)
         if is_first:
             clock = self._operations.clock
-            clock.call_at(clock.monotonic_ms() + REPEAT_MS, self._repeat)
+            self._repetition = clock.call_at(clock.monotonic_ms() + REPEAT_MS, self._repeat)
 
     def _repeat(self) -> None:
-        if self._client is not None and self._client.settings is not None and not self._call.is_over:
+        if self._client is not None and self._client.settings is not None:
             self._answer_settings(self._client.settings)
 
     def _answer_settings(self, settings: v2.Settings) -> None:
@@ -119,6 +127,8 @@ class TelemetryStream:
         if self._client is not None and self._client.stream is self:
             self._client.stream = None
         self._client = None
+        if self._repetition is not None:
+            self._repetition.cancel()
 
 
 def answer_settings(settings: v2.Settings, operations: BrokerOperations) -> v2.Settings:

@@ -194,13 +194,11 @@ class LanguageCode(IntEnum):
 
 NOT_BUILT = frozenset(
     {
-        *(RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE),
-        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+        *(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, RequestCode.POP_ROLLBACK),
         *(code for code in RequestCode if code.name.startswith("AUTH_")),
-        *(code for code in RequestCode if code >= RequestCode.POP_MESSAGE),
     }
 )
-"""What official brokers answer and ours do not: assignments by brokers, static topics, users, POP.
+"""What official brokers answer and ours do not: static topics, users, leases in RocksDB.
 
 Whoever asks is told the name of the request, so that a user sees what is missing.
 """

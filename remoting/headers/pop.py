@@ -5,6 +5,7 @@
     200053  CHANGE_MESSAGE_INVISIBLETIME  ChangeLeaseHeader   LeaseReply
     200054  NOTIFICATION                  NotificationHeader  NotificationReply
     200055  POLLING_INFO                  PollingInfoHeader   PollingInfoReply
+    200052  PEEK_MESSAGE                  PeekHeader          PopReply
 
 An answer that refuses has all numbers 0, and no texts.
 """
@@ -101,3 +102,12 @@ class PollingInfoReply(msgspec.Struct, rename="camel", kw_only=True):
     """How many wait."""
 
     polling_num: Int32
+
+
+class PeekHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Of which queues a group wants to see messages that it is not handed."""
+
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    max_messages: Int32 = field(name="maxMsgNums")

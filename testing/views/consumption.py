@@ -9,14 +9,15 @@ Rules
        SQL of a subscription leave out is in nobody's hands.
     3. A message that waits for its next delivery is in nobody's hands: it waits for the clock.
     4. Positions of pulls are read from requests as they come: ``around`` stands before the broker's handlers.
-    5. What a wait waits for is looked at after each read of a connection and after each arrival. While members have to
+    5. By POP nobody asks for offsets: the broker's leases say what is handed out, and the rest of a queue waits.
+    6. What a wait waits for is looked at after each read of a connection and after each arrival. While members have to
        be asked, they are asked every ``ASK_MS``. Waits are limited by the machine's clock, not by the broker's.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, HeaderError, RemotingError, nearest
 from ...common.subscriptions.subscription import SQL92_TYPE, Subscription
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.client import RunningInfo
+from ...remoting.bodies.client import ConsumeType, RunningInfo
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import AskedMemberHeader
@@ -36,6 +37,9 @@ from ...remoting.transport.event_loop import LoopClock, wait_at_most
 from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
 from .unknown_names import UnknownNameError
+
+if TYPE_CHECKING:
+    from ...broker.pop.leases import InHand
 
 ASK_MS: Final = 20
 _ANSWER_MS: Final = 1_000
@@ -64,22 +68,29 @@ class QueueConsumption(NamedTuple):
     asked: int | None
     handed_out: int
     done: int | None
+    popped: "InHand | None" = None
 
     @property
-    def left(self) -> range:
+    def left(self) -> list[range]:
         """The offsets of messages that are not done with; who has committed nothing began where it asked first."""
+        if self.popped is not None:
+            return [*self.taken, *self.unasked]
         at = self.done if self.done is not None else self.first
-        return range(min(max(at or 0, self.begin), self.end), self.end)
+        return [range(min(max(at or 0, self.begin), self.end), self.end)]
 
     @property
-    def taken(self) -> range:
+    def taken(self) -> list[range]:
         """The offsets of messages that were given to members and are not done with."""
-        return range(self.left.start, max(self.left.start, min(self.handed_out, self.end)))
+        if self.popped is not None:
+            return [range(offset, offset + 1) for offset in self.popped.queue_offsets]
+        start = self.left[0].start
+        return [range(start, max(start, min(self.handed_out, self.end)))]
 
     @property
-    def unasked(self) -> range:
+    def unasked(self) -> list[range]:
         """The offsets of messages that no member has asked for."""
-        return range(self.begin if self.asked is None else min(max(self.asked, self.begin), self.end), self.end)
+        at = self.asked if self.popped is None else self.popped.next_offset
+        return [range(self.begin if at is None else min(max(at, self.begin), self.end), self.end)]
 
 
 class ConsumptionTracker:
@@ -149,7 +160,7 @@ class ConsumptionTracker:
         parts = self._parts()
         offsets = parts.state.offsets.content().offset_table
         known = {name.partition("@")[2] for name in offsets}
-        return known | {*parts.members.consumer_group_names(), *parts.state.groups.names()}
+        return known | {*parts.everybody.consumer_group_names(), *parts.state.groups.names()}
 
     def check_group(self, group: str) -> None:
         """Refuse a group that nobody knows.
@@ -164,7 +175,7 @@ class ConsumptionTracker:
     def places(self, group: str) -> list[QueueConsumption]:
         """Return where a group is in each queue that it subscribes to or has read."""
         parts = self._parts()
-        members = parts.members.consumer_group(group)
+        members = parts.everybody.consumer_group(group)
         topics = {*parts.state.offsets.topics_of(group), *(members.subscriptions if members is not None else ())}
         topics |= {place.topic for place in self._asked if place.group == group}
         return [place for topic in sorted(topics) for place in self._places_in(group, topic)]
@@ -186,12 +197,13 @@ class ConsumptionTracker:
                 self._asked.get(place),
                 handed_out.get(queue_id, 0),
                 done if done >= 0 else None,
+                parts.pop.in_hand(group, topic, queue_id),
             )
 
     def missing(self, group: str) -> list[str]:
         """Return what is missing until a group has consumed everything, in words."""
-        if self._parts().members.consumer_group(group) is None:
-            left = sum(len(queue.left) for queue in self.places(group))
+        if self._parts().everybody.consumer_group(group) is None:
+            left = sum(len(offsets) for queue in self.places(group) for offsets in queue.left)
             return [f"nobody consumes: {left} messages wait"] if left else []
         return [missing for place in self.places(group) if (missing := self._missing_in(place))]
 
@@ -203,22 +215,23 @@ class ConsumptionTracker:
             return f"{where}: {len(in_flight)} messages have been handed out and are not acknowledged"
         return ""
 
-    def wanted(self, queue: QueueConsumption, offsets: range) -> list[int]:
+    def wanted(self, queue: QueueConsumption, ranges: list[range]) -> list[int]:
         """Return those offsets of a queue at which messages are that the group's subscription takes."""
         group, topic, queue_id = queue.place
         accepts = _filter_of(self.subscription(group, topic))
         if accepts is TAKES_ALL:
-            return [*offsets]
+            return [offset for offsets in ranges for offset in offsets]
         store, found = self._parts().state.store, list[int]()
-        at = offsets.start
-        while at < offsets.stop and (some := store.entries(topic, queue_id, at, offsets.stop - at)):
-            found += [at + number for number, entry in enumerate(some) if _is_wanted(store, entry, accepts)]
-            at += len(some)
+        for offsets in ranges:
+            at = offsets.start
+            while at < offsets.stop and (some := store.entries(topic, queue_id, at, offsets.stop - at)):
+                found += [at + number for number, entry in enumerate(some) if _is_wanted(store, entry, accepts)]
+                at += len(some)
         return found
 
     def subscription(self, group: str, topic: str) -> Subscription | None:
         """Return what the members of a group want of a topic, if there are any."""
-        members = self._parts().members.consumer_group(group)
+        members = self._parts().everybody.consumer_group(group)
         return members.subscriptions.get(topic) if members is not None else None
 
     async def wait_consumed(self, group: str, limit_ms: int) -> None:
@@ -229,8 +242,9 @@ class ConsumptionTracker:
         """
         try:
             async with self._clock.timeout(limit_ms):
-                while self._parts().members.consumer_group(group) is None:
-                    await self.wait_change()
+                while self._parts().everybody.consumer_group(group) is None:
+                    self.changed.clear()
+                    await wait_at_most(self.changed, ASK_MS, self._clock)  # who comes by gRPC is not listened to
                 await self._wait_done(group)
         except TimeoutError:
             missing = "; ".join(self.missing(group)) or "it has no members"
@@ -256,7 +270,7 @@ class ConsumptionTracker:
             raise TimeoutError(f"not idle after {limit_ms} ms: {', '.join(texts)}") from None
 
     def _missing_by_group(self) -> dict[str, list[str]]:
-        names = self._parts().members.consumer_group_names()
+        names = self._parts().everybody.consumer_group_names()
         return {name: missing for name in names if (missing := self.missing(name))}
 
     async def _wait_done(self, group: str) -> None:
@@ -276,7 +290,7 @@ class ConsumptionTracker:
     async def ask_members(self, group: str) -> None:
         """Have the members of a group say up to where they are done with their queues."""
         members = self._parts().members.consumer_group(group)
-        links = _links(members) if members is not None else []
+        links = _links(members) if members is not None and members.consume_type != ConsumeType.CONSUME_POP else []
         answers = [await self._ask(group, connection, client_id) for connection, client_id in links]
         told = [each for answer in answers if answer is not None for each in answer.items()]
         if told or not links:

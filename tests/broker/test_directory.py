@@ -27,9 +27,7 @@ SIZE_KEYS = {
     "maxIndexNum",
 }
 FOREIGN = (
-    "consumerOrderInfo.json",
     "lmqConsumerOffset.json",
-    "messageRequestMode.json",
     "timermetrics",
     "topicQueueMapping.json",
     "transactionMetrics",

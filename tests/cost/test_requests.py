@@ -109,6 +109,18 @@ def pull_of(kind: str, count: int, _salt: str) -> Parts:
     return {**samples.PULL, "expressionType": kind, "subscription": expression, "queueOffset": "3", "sysFlag": "6"}, b""
 
 
+def popped_by(kind: str, count: int, salt: str) -> Parts:
+    """Return a pop by so many tags, or by an expression of so many values and properties."""
+    fields, _ = pull_of(kind, count, salt)
+    return {**samples.POP, "expType": kind, "exp": fields["subscription"]}, b""
+
+
+def acknowledged(count: int, _salt: str) -> Parts:
+    """Return acknowledgements of so many leases."""
+    [entry] = samples.BATCH_ACK["acks"]
+    return {}, json.dumps({**samples.BATCH_ACK, "acks": [{**entry, "so": number} for number in range(count)]}).encode()
+
+
 def checked(count: int, _salt: str) -> Parts:
     """Return the question whether an expression can be served."""
     wanted = {**samples.SUBSCRIPTION, "expressionType": "SQL92", "subString": "OR ".join(["a=1"] * (count // 2))}
@@ -208,6 +220,11 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
     Code.UPDATE_BROKER_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
     Code.PUT_KV_CONFIG: (Row(value, 1 << 20, TOO_MANY),),
+    Code.POP_MESSAGE: (
+        Row(partial(popped_by, "TAG"), 4_096, NO_FILTER),
+        Row(partial(popped_by, "SQL92"), 4_096, NO_FILTER),
+    ),
+    Code.BATCH_ACK_MESSAGE: (Row(acknowledged, 1_024, TOO_MANY),),
 }
 
 

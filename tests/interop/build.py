@@ -11,7 +11,9 @@ from interop.toolchain import (
     OLD_JAVA_VERSION,
     MissingToolError,
     build_go,
+    build_grpc_go,
     build_grpc_java,
+    build_grpc_node,
     build_grpc_python,
     build_h2spec,
     build_java,
@@ -25,6 +27,8 @@ BUILDS = {
     "h2spec": build_h2spec,
     "grpc-java": build_grpc_java,
     "grpc-python": build_grpc_python,
+    "grpc-node": build_grpc_node,
+    "grpc-go": build_grpc_go,
 }
 
 

@@ -263,3 +263,39 @@ def grpc_admin(java_of: Callable[[str], JavaDriver], grpc_server: GrpcServer) ->
     """Return an administration client of the server that tests of gRPC clients share."""
     with Admin(java_of(DEFAULT_JAVA), namesrv=grpc_server.namesrv) as client:
         yield client
+
+
+@pytest.fixture
+def new_grpc_topic(grpc_admin: Admin, grpc_server: GrpcServer, new_name: Callable[[], str]) -> NewTopic:
+    """Return a call that creates a topic for a type of messages on the server that gRPC clients share."""
+
+    def create(kind: str = "NORMAL", queues: int = 4) -> str:
+        topic = new_name()
+        grpc_admin.create_topic(grpc_server.broker, topic, queues, attributes={"+message.type": kind})
+        return topic
+
+    return create
+
+
+@pytest.fixture
+def new_grpc_group(grpc_admin: Admin, grpc_server: GrpcServer, new_name: Callable[[], str]) -> Callable[..., str]:
+    """Return a call that creates a group with settings on the server that gRPC clients share."""
+
+    def create(**settings: object) -> str:
+        group = new_name()
+        about = {"groupName": group, **settings}
+        grpc_admin.call("createAndUpdateSubscriptionGroupConfig", grpc_server.broker, about)
+        return group
+
+    return create
+
+
+@pytest.fixture
+def fresh_grpc_server(tmp_path: pathlib.Path) -> Iterator[Callable[..., GrpcServer]]:
+    """Return a call that starts a server for gRPC clients on a store of the test, or in the place of one that ended."""
+    with ExitStack() as started:
+
+        def start(replaced: GrpcServer | None = None, **settings: str) -> GrpcServer:
+            return started.enter_context(_start_grpc_server(tmp_path / "store", replaced, **settings))
+
+        yield start

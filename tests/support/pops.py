@@ -86,10 +86,10 @@ def ack_fields(message: PoppedMessage, topic: str = "T", group: str = GROUP) -> 
     }
 
 
-async def acknowledge(caller: Caller, *messages: PoppedMessage, topic: str = "T") -> None:
+async def acknowledge(caller: Caller, *messages: PoppedMessage, topic: str = "T", group: str = GROUP) -> None:
     """Be done with messages."""
     for message in messages:
-        answer = await caller.ask(RequestCode.ACK_MESSAGE, ack_fields(message, topic))
+        answer = await caller.ask(RequestCode.ACK_MESSAGE, ack_fields(message, topic, group))
         assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
 
 

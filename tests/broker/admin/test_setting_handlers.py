@@ -72,7 +72,12 @@ async def messages(caller: Caller) -> list[dict[str, str]]:
 
 def other_value(key: str, value: str) -> str:
     """Return a value that is not the one which counts."""
-    special = {"deleteWhen": "05;17", "regionId": "elsewhere", "brokerPermission": "4"}
+    special = {
+        "deleteWhen": "05;17",
+        "regionId": "elsewhere",
+        "brokerPermission": "4",
+        "defaultMessageRequestMode": "POP",
+    }
     if key in special:
         return special[key]
     return {"true": "false", "false": "true"}[value] if value in ("true", "false") else str(int(value) + 1)

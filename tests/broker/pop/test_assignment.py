@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from javastores import VECTORS
 
-from rocketlet.broker.pop.assignment import Members, Sharing, assign
+from rocketlet.broker.pop.assignment import Asking, Sharing, assign
 from rocketlet.common.message import MessageQueue
 
 EXCHANGES: list[dict[str, Any]] = json.loads((VECTORS / "pop/pop-assignment.json").read_text())["exchanges"]
@@ -40,7 +40,7 @@ def test_queues_are_those_of_java(
 ) -> None:
     """Groups that pull and that pop, of no, three and six members; strangers too."""
     queues = [MessageQueue(TOPIC, "broker-a", queue_id) for queue_id in range(4)]
-    members = Members(group=GROUP, client_ids=[f"c{number}" for number in range(count)], client_id=asked["clientId"])
+    members = Asking(group=GROUP, client_ids=[f"c{number}" for number in range(count)], client_id=asked["clientId"])
     found = assign(queues, members, sharing)
     ours = found if found is None else sorted((queue.queue_id, sharing.mode) for queue in found)
     assert ours == told, name
@@ -48,14 +48,14 @@ def test_queues_are_those_of_java(
 
 def test_topic_without_a_route_says_nothing() -> None:
     """Members keep what they have."""
-    members = Members(group=GROUP, client_ids=["c0"], client_id="c0")
+    members = Asking(group=GROUP, client_ids=["c0"], client_id="c0")
     assert assign([], members, Sharing()) is None
 
 
 def test_queue_minus_one_stands_once_for_each_broker() -> None:
     """Of a cluster of two."""
     queues = [MessageQueue(TOPIC, broker, queue_id) for broker in ("b", "a") for queue_id in range(3)]
-    members = Members(group=GROUP, client_ids=["c0"], client_id="c0")
+    members = Asking(group=GROUP, client_ids=["c0"], client_id="c0")
     assert assign(queues, members, Sharing(mode="POP", share=0)) == [
         MessageQueue(TOPIC, "a", -1),
         MessageQueue(TOPIC, "b", -1),

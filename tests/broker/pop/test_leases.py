@@ -172,7 +172,7 @@ def test_queue_that_is_set_elsewhere_forgets_its_leases() -> None:
     assert (leases.kept, len(leases), offsets.found) == (1, 1, {})
     assert leases.next_offset(QUEUE, 0) == 0
     assert leases.due_at_ms == other.key.popped_at_ms + STAY_MS
-    leases.drop(lambda queue: queue.topic == "T")
+    assert [leases.drop_queue(queue) for queue in leases.queues()] == [[]]
     assert (leases.kept, len(leases), leases.due_at_ms) == (0, 0, None)
 
 

@@ -9,6 +9,7 @@ from javastores import VECTORS
 from pops import ack_fields, ask_pop, read_popped
 from raw_calls import Caller, open_caller, until
 
+from rocketlet.broker.pop.ordered_batches import Attempt, OrderedBatches, OrderedPlace
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
@@ -50,6 +51,7 @@ async def committed(caller: Caller) -> int:
     return int((await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)).ext["offset"])
 
 
+@pytest.mark.feature("O4")
 async def test_batches_are_handed_out_as_by_java(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """Blocked, repeated, acknowledged out of order, refused, changed, and again with what follows."""
     first = await pop_ordered(caller, "att-1")
@@ -105,3 +107,12 @@ async def test_batches_are_handed_out_as_by_java(caller: Caller, broker: Broker,
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "-1", "pollTime": "0", "bornTime": "0", "order": "true"}
     told = await caller.ask(RequestCode.NOTIFICATION, fields)
     assert (told.ext, told.remark) == (recorded("notification order"), "not set any response code")
+
+
+def test_time_of_the_handles_names_a_batch() -> None:
+    """A batch is acknowledged by the time of its handles, though the clock has gone on while it was read."""
+    times = iter(range(1_000, 2_000))
+    batches, place = OrderedBatches(lambda: next(times)), OrderedPlace("T", "g", 0)
+    batches.hand_out(place, [5, 6], Attempt("att-1", 4_000, popped_at_ms=998))
+    assert batches.acknowledge(place, 5, 998) == 6
+    assert batches.acknowledge(place, 6, 998) == 7

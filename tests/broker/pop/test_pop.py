@@ -44,6 +44,7 @@ def committed(broker: Broker, topic: str = "T") -> int | None:
     return broker.parts.state.offsets.committed("g", topic, 0)
 
 
+@pytest.mark.feature("O1")
 async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """The group moves on when the first is done, and nothing comes again."""
     await send(caller, b"1", b"2")
@@ -58,6 +59,7 @@ async def test_what_is_acknowledged_in_time_costs_no_record(caller: Caller, brok
     assert ends(broker) == (0, 0)
 
 
+@pytest.mark.feature("O1")
 async def test_each_lease_is_written_at_once_if_so_wanted(
     settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
 ) -> None:
@@ -75,6 +77,7 @@ async def test_each_lease_is_written_at_once_if_so_wanted(
         assert ends(broker) == (4, 4)
 
 
+@pytest.mark.feature("O2")
 async def test_what_is_not_acknowledged_comes_again(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """When its lease ends, not before, by the retry topic, with one attempt more."""
     await send(caller, b"1")
@@ -94,6 +97,7 @@ async def test_what_is_not_acknowledged_comes_again(caller: Caller, broker: Brok
     assert (committed(broker), committed(broker, RETRY_TOPIC)) == (2, 1)
 
 
+@pytest.mark.feature("O2")
 @pytest.mark.parametrize("merges", ["true", "false"])
 async def test_attempts_are_counted(
     settings: dict[str, str], clock: ManualClock, merges: str, tmp_path: pathlib.Path
@@ -110,6 +114,7 @@ async def test_attempts_are_counted(
         assert ends(broker)[0] == 5
 
 
+@pytest.mark.feature("O3")
 async def test_lease_that_is_changed(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """It ends later, or at once; an acknowledgement goes to the new one."""
     await send(caller, b"1", b"2")
@@ -130,6 +135,7 @@ async def test_lease_that_is_changed(caller: Caller, broker: Broker, clock: Manu
     assert committed(broker) == 3
 
 
+@pytest.mark.feature("O6")
 async def test_waiting_for_a_message(caller: Caller, broker: Broker, clock: ManualClock) -> None:
     """It is handed out when it comes; without one the answer comes just before the client gives up."""
     await acknowledge(caller, *await pop(caller))
@@ -150,11 +156,25 @@ async def test_waiting_for_a_message(caller: Caller, broker: Broker, clock: Manu
         assert (answer.code, answer.remark) == (ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE")
 
 
+@pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+async def test_client_with_another_clock(caller: Caller, broker: Broker, clock: ManualClock, skew_ms: int) -> None:
+    """It is served all the same, and waits as long as it wants to."""
+    await acknowledge(caller, *await pop(caller, bornTime=clock.now_ms() + skew_ms))
+    async with open_caller(broker.address) as other, asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(ask_pop(other, pollTime=15_000, bornTime=clock.now_ms() + skew_ms))
+        await until(lambda: len(broker.parts.pop.pop.waiting) == 1)
+        await clock.elapse(14_949)
+        assert not waiting.done()
+        await clock.elapse(1)
+        assert (await waiting).code == ResponseCode.POLLING_TIMEOUT
+
+
 async def _count_waiting(caller: Caller) -> int:
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "-1"}
     return int((await caller.ask(RequestCode.POLLING_INFO, fields)).ext["pollingNum"])
 
 
+@pytest.mark.feature("O10")
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 async def test_leases_outlive_the_broker(
     settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path, is_killed: bool

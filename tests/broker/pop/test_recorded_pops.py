@@ -43,6 +43,7 @@ async def state(caller: Caller) -> None:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
+@pytest.mark.feature("O1", "O8")
 async def test_refusals_are_those_of_java(caller: Caller, clock: ManualClock) -> None:
     """Code, remark and fields of each answer, in the order of the recording; handles are those that we gave."""
     handles: dict[str, str] = {}

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlet.broker.delay.delay_progress import DelayFile
-from rocketlet.broker.group.groups import OffsetFile
-from rocketlet.broker.replication.kept_tables import RequestModes, TimerCounts
+from rocketlet.broker.group.groups import OffsetFile, RequestModes
+from rocketlet.broker.replication.kept_tables import TimerCounts
 from rocketlet.broker.replication.master_requests import FAST_PORT_STEP, MasterRequests
 from rocketlet.common.errors import DecodeError, RemotingError
 from rocketlet.common.ids import format_address

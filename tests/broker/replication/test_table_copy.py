@@ -13,8 +13,15 @@ from raw_calls import until
 from stores import StoreDirectory, new_record
 
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
-from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
-from rocketlet.broker.replication.kept_tables import RequestMode, RequestModes, TimerCount, TimerCounts, keep_tables
+from rocketlet.broker.group.groups import (
+    GroupTable,
+    OffsetFile,
+    OffsetTable,
+    RequestMode,
+    RequestModes,
+    RequestModeTable,
+)
+from rocketlet.broker.replication.kept_tables import TimerCount, TimerCounts, keep_tables
 from rocketlet.broker.replication.known_master import KnownMaster
 from rocketlet.broker.replication.table_copy import LOOK_MS, SOON_MS, CopiedTables, CopyHelpers, TableCopy
 from rocketlet.broker.settings.config import BrokerConfig
@@ -133,6 +140,7 @@ class Slave:
             groups=GroupTable(clock.now_ms),
             offsets=OffsetTable(clock.now_ms, version_step=500),
             delays=DelayProgress(clock.now_ms, version_step=200),
+            modes=RequestModeTable(),
             kept=keep_tables(str(root), clock.now_ms(), OS_FILES, is_slave=True),
         )
         self.forgotten: set[str] = set()
@@ -219,7 +227,7 @@ async def test_one_copy_makes_the_tables_those_of_the_master(tmp_path: pathlib.P
         assert tables.groups.content() == master.group_table
         assert tables.offsets.content().offset_table == master.offset_file.offset_table
         assert tables.delays.content() == master.delay_file
-        assert tables.kept.modes.content() == master.mode_table
+        assert tables.modes.content() == master.mode_table
         assert tables.kept.timer_counts.content() == master.counts
         assert tables.kept.timer_check.told == master.check
         assert "TBW102" in one.forgotten

@@ -71,6 +71,18 @@ async def test_message_id_names_record_and_broker(caller: Caller, broker: Broker
     assert (bytes(record.body), record.log_offset, record.store_host) == (b"second", log_offset, host)
 
 
+@pytest.mark.feature("G17")
+async def test_priority_chooses_the_queue(caller: Caller) -> None:
+    """A message with a priority lies in the queue of that number, or in the last; an ordered one where it was sent."""
+    names = {"0": "0", "2": "2", "9": "3", "-1": "1", "much": "1"}
+    for priority, queue_id in names.items():
+        properties = encode_properties({"_SYS_MSG_PRIORITY_": priority}).decode()
+        answer = await caller.send(queue_id=1, properties=properties)
+        assert answer.ext["queueId"] == queue_id
+    properties = encode_properties({"_SYS_MSG_PRIORITY_": "2", "__SHARDINGKEY": "g"}).decode()
+    assert (await caller.send(queue_id=1, properties=properties)).ext["queueId"] == "1"
+
+
 @pytest.mark.feature("S4")
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
 @pytest.mark.parametrize("header", [LONG, send_header("T", 1, "TAGS\x01old\x02", flag=3)], ids=["long", "letters"])

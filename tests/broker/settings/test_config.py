@@ -45,7 +45,10 @@ def test_defaults_are_those_of_java() -> None:
 
 
 def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
-    """Only the address, the ports, which follow from one another, and a setting that forgets topics differ."""
+    """Only the address, ports that follow from one another, what would forget topics, and what costs writes differ.
+
+    Leases are kept in memory (``docs/decisions/leases.md``): a kill loses none, and either broker reads the log.
+    """
     java = json.loads((vectors / "codec" / "config-defaults.json").read_text())
     known = {
         key: value
@@ -58,6 +61,7 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         "listenPort": "10911",
         "haListenPort": "0",
         "enableSingleTopicRegister": "true",
+        "enablePopBufferMerge": "true",
     }
 
 
@@ -72,6 +76,7 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("tls.server.mode", "enforcing"),
         ("enableDLegerCommitLog", "true"),
         ("storeType", "defaultRocksDB"),
+        ("popConsumerKVServiceEnable", "true"),
         ("enableControllerMode", "true"),
         ("enableRemoteEscape", "true"),
         ("enableLmq", "true"),

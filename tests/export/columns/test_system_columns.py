@@ -39,7 +39,8 @@ def test_states_of_a_java_store(rows: list[Row]) -> None:
         ("SCHEDULE_TOPIC_XXXX", "delayed"): 9,
         ("rmq_sys_wheel_timer", "timer"): 13,
         ("rmq_sys_wheel_timer", "timer-delete"): 1,
-        ("rmq_sys_REVIVE_LOG_Gold", "system"): 2,
+        ("rmq_sys_REVIVE_LOG_Gold", "check-point"): 1,
+        ("rmq_sys_REVIVE_LOG_Gold", "ack"): 1,
         ("RMQ_SYS_TRANS_HALF_TOPI", "half"): 14,
         ("RMQ_SYS_TRANS_OP_HALF_T", "op"): 1,
         ("TRANS_CHECK_MAX_TIME_TO", "discarded"): 4,
@@ -58,6 +59,9 @@ def test_real_topics_of_a_java_store(rows: list[Row]) -> None:
     assert {row["realTopic"] for row in of_state(rows, "delayed")} == {"DelayTopic", "RetryTopic"}
     assert {row["realTopic"] for row in of_state(rows, "half")} == {"TxTopic"}
     assert {row["realTopic"] for row in of_state(rows, "discarded")} == {"TxTopic"}
+    [lease], [ack] = of_state(rows, "check-point"), of_state(rows, "ack")
+    assert (lease["realTopic"], lease["realQueueId"]) == (ack["realTopic"], ack["realQueueId"]) == (pop_topic, 0)
+    assert ack["dueTimestamp"] - lease["dueTimestamp"] == datetime.timedelta(seconds=1)
     assert {row["realTopic"] for row in of_state(rows, "retry")} == {"RetryTopic", pop_topic}
     assert [row["realTopic"] for row in of_state(rows, "dead-letter")] == ["RetryTopic"]
     assert {row["realTopic"] for row in of_state(rows, "op")} == {None}

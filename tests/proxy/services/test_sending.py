@@ -134,6 +134,21 @@ def test_packed_body_is_stored_as_it_was(port: LocalPort) -> None:
     assert port.send(sent).status.code == Code.MESSAGE_CORRUPTED
 
 
+@pytest.mark.feature("G12", "G20")
+def test_sizes_are_limited(port: LocalPort) -> None:
+    """A body of 4 MiB and properties of 16 KiB pass, a byte more does not; what a refused request has is not stored."""
+    sent = message(1, tag="ab", keys=["c"])
+    sent.body = b"x" * (4 << 20)
+    sent.user_properties["ü"] = "y" * ((16 << 10) - 5)
+    assert port.send(sent).status.code == Code.OK
+    sent.user_properties["ü"] += "y"
+    assert port.send(sent).status.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
+    del sent.user_properties["ü"]
+    sent.body += b"x"
+    assert port.send(message(2), sent).status.code == Code.MESSAGE_BODY_TOO_LARGE
+    assert len(stored(port)) == 1
+
+
 @pytest.mark.feature("G9")
 def test_group_keeps_its_queue(port: LocalPort) -> None:
     """All messages of a group lie in one queue, in their order; it is that which upstream's proxy chooses."""

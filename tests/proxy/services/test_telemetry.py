@@ -14,6 +14,7 @@ from rocketlet.common.metadata import ExponentialRetry, GroupRetryPolicy, RetryP
 from rocketlet.proxy.messages import v2
 from rocketlet.proxy.messages.enums import ClientType, Code, FilterType
 from rocketlet.proxy.rpc.call import GrpcStatus
+from rocketlet.proxy.services import clients
 from rocketlet.proxy.services.clients import EXPIRY_MS
 from rocketlet.proxy.services.telemetry import REPEAT_MS
 from rocketlet.remoting.bodies.admin import ProducerConnections
@@ -129,18 +130,37 @@ def test_garbage_ends_the_stream(port: LocalPort) -> None:
     assert call.status is GrpcStatus.UNKNOWN
 
 
+@pytest.mark.feature("G20")
+def test_endless_settings_are_refused(port: LocalPort) -> None:
+    """A command that is too long to be kept ends its stream, and nothing of it is."""
+    call = say(port, producer_settings(*(f"T{number}" for number in range(100_000))))
+    assert call.status is GrpcStatus.INVALID_ARGUMENT
+    assert port.services.clients.find("me@1") is None
+
+
+@pytest.mark.feature("G20")
+def test_clients_are_bounded(port: LocalPort, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls by ever new names is remembered by the last of them only."""
+    monkeypatch.setattr(clients, "MOST_CLIENTS", 3)
+    for number in range(5):
+        port.send(metadata={**METADATA, "x-mq-client-id": f"c{number}"})
+        say(port, producer_settings("T"), **{"x-mq-client-id": f"c{number}"})
+    assert [client.client_id for client in port.services.clients] == ["c2", "c3", "c4"]
+    assert len(port.operations.guests.producer_group("T")) == 3
+
+
 async def test_silent_client_is_gone(port: LocalPort, clock: ManualClock) -> None:
     """A client that gives no sign of life for two minutes is gone, its stream ends, and who has asked hears of it."""
     gone: list[str] = []
-    clients = port.services.clients
-    clients.on_gone(gone.append)
+    registry = port.services.clients
+    registry.on_gone(gone.append)
     call = say(port, producer_settings("T"))
     clock.advance(EXPIRY_MS)
-    await clients.expire()
-    assert clients.is_alive("me@1")
+    await registry.expire()
+    assert registry.is_alive("me@1")
     clock.advance(1)
-    assert not clients.is_alive("me@1")
-    await clients.expire()
+    assert not registry.is_alive("me@1")
+    await registry.expire()
     assert gone == ["me@1"]
     assert call.status is GrpcStatus.OK
     assert not port.operations.guests.producer_group("T")

@@ -6,6 +6,11 @@ from badinput.comparing import Deviation
 
 _MISSING: Final = "(?:missing|null|missing, binary)"
 
+_NUMBERS: Final = (
+    "(?:queueId|maxMsgNums|invisibleTime|pollTime|bornTime|initMode|offset): "
+    "(?:missing|null|empty|blank|text|fraction|blank behind|hexadecimal|above int|above long|boolean|list)"
+)
+
 _NO_TABLE: Final = Deviation(
     "A request whose fields are no table is told so, and its connection goes on; Java closes it.",
     "(?:31|105) fields: .*",
@@ -15,6 +20,57 @@ _NO_TABLE: Final = Deviation(
 
 BROKER: Final = [
     _NO_TABLE,
+    Deviation(
+        "A field that is missing or no number is named; Java takes it for 0 or null, or fails on it.",
+        f"2000(?:50|51|52|53|54|55) (?:all fields (?:empty|text)|(?:consumerGroup|extraInfo): {_MISSING}|{_NUMBERS})",
+        1,
+        "the custom field <.*> is .*",
+    ),
+    Deviation(
+        "Whoever wants fewer than no messages gets none; Java fails.",
+        "200050 maxMsgNums: (?:negative|least int)",
+        210,
+        "NO_MESSAGE_IN_QUEUE",
+    ),
+    Deviation(
+        "Whoever wants fewer than no messages gets none; Java fails.",
+        "200052 maxMsgNums: (?:negative|least int)",
+        19,
+        "NO_MESSAGE_IN_QUEUE",
+    ),
+    Deviation(
+        "A subscription of which no tag is left is refused; Java lets it match nothing.",
+        "200050 exp: blank",
+        23,
+        "parse the consumer's subscription failed",
+    ),
+    Deviation(
+        "An entry of a list that is null is none; Java fails on it.",
+        r"200151 body: \$\.acks(?: of|\[0\]) null",
+        208,
+    ),
+    Deviation(
+        "An acknowledgement of no topic has no effect; Java fails on it.",
+        r"200151 body: \$\.acks\[0\]\.t (?:missing|null)",
+        0,
+    ),
+    Deviation(
+        "Bits that are no base64 are refused.",
+        r"200151 body: \$\.acks\[0\]\.b number",
+        1,
+        "an acknowledgement has the bits '12', which are no base64",
+    ),
+    Deviation(
+        "A way to get messages that is none of the two is pulling; Java takes other texts so, and fails on the rest.",
+        r"401 body: \$\.mode (?:number|boolean|list|object)",
+        0,
+    ),
+    Deviation(
+        "A group that was given the offsets of another one goes on there; Java minds an older reset (314, 200050).",
+        "200052 consumerGroup: number",
+        0,
+        "FOUND",
+    ),
     Deviation(
         "A message without a body is its sender's mistake (13); Java fails (1), and its clients try every broker.",
         "(?:10|310|320|324|325) empty body",

@@ -147,6 +147,63 @@ QUERY = {
     "_UNIQUE_KEY_QUERY": "false",
     "indexType": "K",
 }
+POP = {
+    "consumerGroup": "GID-pops",
+    **QUEUE,
+    "maxMsgNums": "2",
+    "invisibleTime": "60000",
+    "pollTime": "0",
+    "bornTime": "0",
+    "initMode": "0",
+    "expType": "TAG",
+    "exp": "*",
+    "order": "false",
+    "attemptId": "attempt",
+}
+POPS = {
+    "topic": ["SCHEDULE_TOPIC_XXXX", "%RETRY%GID-none"],
+    "queueId": ["4", "-2"],
+    "maxMsgNums": ["0", "33"],
+    "exp": ["||", "a b"],
+    "expType": ["SQL92", "SQL"],
+    "order": ["true"],
+    "bornTime": ["1"],
+}
+HANDLE = "0 1700000000000 60000 0 0 broker-a 0 0"
+ACK = {"consumerGroup": "GID-pops", **QUEUE, "extraInfo": HANDLE, "offset": "0"}
+ACKS = {
+    "extraInfo": ["1 2 3", "a b c d e f g h", HANDLE.replace(" 0 0 broker", " 77 0 broker"), HANDLE + " 0"],
+    "queueId": ["4"],
+    "offset": ["3", "4"],
+}
+ORDERED_ACK = {**ACK, "extraInfo": HANDLE.replace(" 0 0 broker", " 999 0 broker")}
+LOOK = {"consumerGroup": "GID-looks", **QUEUE}
+NOTIFICATION = {**LOOK, "pollTime": "0", "bornTime": "0", "order": "false", "attemptId": "attempt"}
+PEEK = {**LOOK, "maxMsgNums": "2"}
+BATCH_ACK: dict[str, Any] = {
+    "brokerName": "broker-a",
+    "acks": [
+        {
+            "c": "GID-pops",
+            "t": TOPIC,
+            "r": "0",
+            "so": 0,
+            "q": 0,
+            "rq": 0,
+            "pt": 1_700_000_000_000,
+            "it": 60_000,
+            "b": "AQ==",
+        }
+    ],
+}
+ASSIGNMENT = {
+    "clientId": CLIENT,
+    "consumerGroup": GROUP,
+    "messageModel": "CLUSTERING",
+    "strategyName": "AVG",
+    "topic": TOPIC,
+}
+REQUEST_MODE = {"consumerGroup": "GID-made", "mode": "POP", "popShareQueueNum": 0, "topic": SENT_TOPIC}
 HEARTBEAT: dict[str, Any] = {
     "clientID": "client-beat",
     "consumerDataSet": [
@@ -323,6 +380,15 @@ BROKER = [
     Sample(Code.GET_COLD_DATA_FLOW_CTR_INFO),
     Sample(Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "0"}, values={"READ_AHEAD_MODE": ["1", "2"]}),
     Sample(Code.SWITCH_TIMER_ENGINE, {"E_T": "R"}, values={"E_T": ["X"]}),
+    Sample(Code.POP_MESSAGE, POP, values=POPS),
+    Sample(Code.ACK_MESSAGE, ACK, values=ACKS),
+    Sample(Code.CHANGE_MESSAGE_INVISIBLETIME, {**ORDERED_ACK, "invisibleTime": "1000"}, values=ACKS),
+    Sample(Code.BATCH_ACK_MESSAGE, {}, BATCH_ACK),
+    Sample(Code.NOTIFICATION, NOTIFICATION),
+    Sample(Code.POLLING_INFO, LOOK),
+    Sample(Code.PEEK_MESSAGE, PEEK, values={"maxMsgNums": ["0", "33"]}),
+    Sample(Code.QUERY_ASSIGNMENT, {}, ASSIGNMENT),
+    Sample(Code.SET_MESSAGE_REQUEST_MODE, {}, REQUEST_MODE),
     Sample(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "GID-made", "cleanOffset": "true", "removeOffset": "false"}),
     Sample(Code.DELETE_TOPIC_IN_BROKER, {"topic": "BadInputMade"}, values={"topic": [*TOPICS, " "]}),
     Sample(Code.UPDATE_BROKER_CONFIG, {}, "maxMsgsNumBatch=64\n", BROKER_SETTINGS),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from badinput.case import Case, LongBody, describe_body
 
+MOST_BINARY_CODE = 32_767
 LONG = "L" * 256
 HUGE = "H" * 33_000  # more than a Java short holds
 NUMBERS = {
@@ -82,7 +83,11 @@ class Sample(NamedTuple):
 
 
 def vary(sample: Sample) -> Iterator[Case]:
-    """Yield the good request and everything that can be wrong with it."""
+    """Yield the good request and everything that can be wrong with it; binary headers hold codes of 16 bits."""
+    return (case for case in _vary_all(sample) if not (case.binary and case.code > MOST_BINARY_CODE))
+
+
+def _vary_all(sample: Sample) -> Iterator[Case]:
     code, body = sample.code, describe_body(encode_body(sample.body))
     yield Case(code=code, title="good", fields=dict(sample.fields), body=body)
     yield Case(code=code, title="good, binary", fields=dict(sample.fields), body=body, binary=True)

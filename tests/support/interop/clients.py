@@ -5,7 +5,7 @@ Field names are ours; their camel-case form is the driver's JSON. Bodies are byt
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 from interop.driver import Driver, Failure
@@ -91,7 +91,13 @@ class Received(msgspec.Struct, rename="camel"):
     """When the listener of a push consumer was called with it, by the clock of the client."""
 
 
-def waits_between(deliveries: Sequence[Received]) -> list[int]:
+class Delivered(Protocol):
+    """A message of any client that tells when it was handed over."""
+
+    received_at: int
+
+
+def waits_between(deliveries: Sequence[Delivered]) -> list[int]:
     """Return how long each delivery came after the one before, by the clock of their consumer, in milliseconds."""
     return [after.received_at - before.received_at for before, after in itertools.pairwise(deliveries)]
 

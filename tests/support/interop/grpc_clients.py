@@ -11,8 +11,11 @@ from interop.clients import WAIT_MS, Client
 from interop.driver import Driver, Failure
 
 # The Python push consumer uses a meter that it does not have, with any settings, and takes the receives that it cancels
-# as it stops for failed.
-_KNOWN = re.compile("'NoneType' object has no attribute 'get_meter'|process received message error, $")
+# as it stops for failed; that of Go does not wait for the end of its long polls.
+_KNOWN = re.compile(
+    "'NoneType' object has no attribute 'get_meter'|process received message error, $|"
+    "Timeout waiting for all inflight receive requests"
+)
 TROUBLE = re.compile(r"\b(WARN|WARNING|ERROR|FATAL)\b|Traceback|Exception")
 
 
@@ -110,6 +113,14 @@ class PushConsumer5(Client):
     """A push consumer whose listener keeps what it is handed."""
 
     kind = "push"
+
+    def stop(self, *, waits: bool = False) -> None:
+        """Begin to stop; most clients wait for the end of their long polls, which a test need not."""
+        if waits:
+            super().stop()
+        elif self._is_running:
+            self._is_running = False
+            self.driver.begin("push.stop", name=self.name)
 
     def received(self, count: int = 0, timeout_ms: int = WAIT_MS) -> list[MessageView]:
         """Return all deliveries so far, once there are as many as asked for or the time is over."""

@@ -8,12 +8,14 @@ from collections.abc import Callable
 
 import pytest
 from interop.grpc_clients import GrpcDriver
-from interop.toolchain import INTEROP, build_grpc_python, grpc_java_command
+from interop.toolchain import INTEROP, build_grpc_go, build_grpc_node, build_grpc_python, grpc_java_command
 from interop.versions import skipped_without
 
 GRPC_CLIENTS: dict[str, Callable[[pathlib.Path], list[str]]] = {
     "java": grpc_java_command,
     "python": lambda _: [str(build_grpc_python()), str(INTEROP / "python-grpc" / "driver.py")],
+    "node": lambda _: build_grpc_node(),
+    "go": lambda _: [str(build_grpc_go())],
 }
 every_grpc_client = pytest.mark.parametrize("grpc_driver", list(GRPC_CLIENTS), indirect=True, scope="session")
 

@@ -13,18 +13,24 @@ from interop.driver import Driver
 from interop.servers import JAVA_SETTINGS, RocketletServer, Server, free_port, ports_of
 from interop.toolchain import QUICK_JVM, java_command
 
-# What the official broker has only when told, and rocketlet always.
-PROXY_BROKER_SETTINGS = JAVA_SETTINGS | {
-    "enablePropertyFilter": "true",
-    "recallMessageEnable": "true",
-    "enableMixedMessageType": "true",
-}
+# What a broker does only when it is told to.
+GRPC_SETTINGS = {"recallMessageEnable": "true"}
+
+# Else the broker asks about transactions whose end it has not written yet.
+PROXY_BROKER_SETTINGS = JAVA_SETTINGS | GRPC_SETTINGS | {"transactionOpBatchInterval": "100"}
+# Push consumers wait for the end of their long polls before they stop.
+PROXY_SETTINGS = {"grpcClientConsumerMaxLongPollingTimeoutMillis": "5000"}
 
 
 class GrpcServer(Server, Protocol):
     """A name server, a broker and a port for gRPC on one store directory."""
 
     grpc: str
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        ...
 
 
 def grpc_port_of(server: GrpcServer) -> str:
@@ -38,7 +44,7 @@ class RocketletGrpcServer(RocketletServer):
     def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: GrpcServer | None = None) -> None:
         port = grpc_port_of(replaced) if replaced else str(free_port(1))
         self.grpc = f"127.0.0.1:{port}"
-        super().__init__(store, settings, replaced, options=["--grpc-port", port])
+        super().__init__(store, {**GRPC_SETTINGS, **settings}, replaced, options=["--grpc-port", port])
 
 
 class ProxyServer:
@@ -56,7 +62,7 @@ class ProxyServer:
         self.driver = Driver("java-proxy", partial(java_command, options=options, tls_mode="permissive"))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         settings = {**PROXY_BROKER_SETTINGS, **settings, **({"listenPort": broker} if broker else {})}
-        proxy = {"grpcServerPort": grpc_port_of(replaced)} if replaced else {}
+        proxy = PROXY_SETTINGS | ({"grpcServerPort": grpc_port_of(replaced)} if replaced else {})
         try:
             started = self.driver.call("namesrv.start", name="ns", directory=str(self.driver.directory), port=namesrv)
             self.namesrv: str = started["address"]

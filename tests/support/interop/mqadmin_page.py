@@ -23,10 +23,9 @@ _REFUSED = re.compile(r"CODE: (\d+)  DESC: ?(.*?)(?: BROKER: \S+)?$", re.MULTILI
 _FAMILIES = (
     (range(902, 904), "broker containers"),
     (range(1001, 1019), "a controller"),
-    (range(401, 402), "POP"),
     (range(513, 514), "static topics"),
     (range(3001, 3011), "users and ACL"),
-    (range(200_050, 200_152), "POP"),
+    (range(200_056, 200_057), "leases in RocksDB"),
 )
 _HEAD = """# mqadmin
 

@@ -10,6 +10,8 @@ Those of the clients for RocketMQ 5, which speak gRPC:
 
     Java     tests/interop/java-grpc    java-grpc/target/classes and classpath  Maven
     Python   tests/interop/python-grpc  python-grpc/target/venv                 pip
+    Node.js  tests/interop/node-grpc    node-grpc/target                        npm
+    Go       tests/interop/go-grpc      go-grpc/target/driver                   go build
 
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
@@ -19,6 +21,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +34,8 @@ H2SPEC_SOURCES = INTEROP / "h2spec"
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec"
 SPRING_SOURCES = INTEROP / "spring"
 JAVA_GRPC_SOURCES = INTEROP / "java-grpc"
+NODE_GRPC_SOURCES = INTEROP / "node-grpc"
+GO_GRPC_SOURCES = INTEROP / "go-grpc"
 PYTHON_GRPC_SOURCES = INTEROP / "python-grpc"
 SHARED_BY_JAVA_DRIVERS = ("Arguments", "Await", "Command", "CommandLoop", "Named")
 JAVA_VERSION = "5.4.0"
@@ -82,12 +87,30 @@ def _build_with_maven(
 
 def build_go() -> pathlib.Path:
     """Build the Go driver; return the program."""
-    program = GO_SOURCES / "target" / "driver"
-    sources = [*sorted(GO_SOURCES.glob("*.go")), GO_SOURCES / "go.mod", GO_SOURCES / "go.sum"]
-    _build_once(
-        program.parent, sources, lambda: _run([find_program("go"), "build", "-o", str(program), "."], GO_SOURCES)
-    )
+    return _build_with_go(GO_SOURCES)
+
+
+def build_grpc_go() -> pathlib.Path:
+    """Build the driver of the Go client for RocketMQ 5; return the program."""
+    return _build_with_go(GO_GRPC_SOURCES)
+
+
+def _build_with_go(project: pathlib.Path) -> pathlib.Path:
+    program = project / "target" / "driver"
+    sources = [*sorted(project.glob("*.go")), project / "go.mod", project / "go.sum"]
+    _build_once(program.parent, sources, lambda: _run([_find_go(project), "build", "-o", str(program), "."], project))
     return program
+
+
+def _find_go(project: pathlib.Path) -> str:
+    go = find_program("go")
+    version = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"go(\d+)\.(\d+)", version)
+    needed = re.search(r"^go (\d+)\.(\d+)", (project / "go.mod").read_text(), re.MULTILINE)
+    assert needed is not None, "each go.mod names the version that it needs"
+    if found is None or tuple(map(int, found.groups())) < tuple(map(int, needed.groups())):
+        raise MissingToolError(f"go {needed[1]}.{needed[2]} is not installed")
+    return go
 
 
 def build_h2spec() -> pathlib.Path:
@@ -117,6 +140,22 @@ def build_grpc_python() -> pathlib.Path:
 
     _build_once(venv.parent, [requirements], build)
     return venv / "bin" / "python"
+
+
+def build_grpc_node() -> list[str]:
+    """Install the Node.js client for RocketMQ 5 beside a copy of its driver; return the command that runs it."""
+    sources = [NODE_GRPC_SOURCES / "package.json", NODE_GRPC_SOURCES / "driver.js"]
+    target = NODE_GRPC_SOURCES / "target"
+    options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+
+    def build() -> None:
+        for source in sources:
+            shutil.copy(source, target)
+        _run([find_program("npm"), "install", *options], target)
+
+    node = find_program("node")
+    _build_once(target, sources, build)
+    return [node, str(target / "driver.js")]
 
 
 def java_command(

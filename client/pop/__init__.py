@@ -1,0 +1,1 @@
+"""Consuming by POP: the broker hands messages out for a time, nobody owns queues."""
