@@ -46,7 +46,7 @@ _HEADERS: Final = (
 
 
 @click.command()
-@click.option("--calls", default=4_000, show_default=True, help="Calls of a burst.")
+@click.option("--calls", default=3_200, show_default=True, help="Calls of a burst.")
 @click.option("--rounds", default=7, show_default=True, help="Bursts; the one that took least is printed.")
 @click.option("--serve", type=click.Choice([*SIDES.values()]), hidden=True)
 def main(calls: int, rounds: int, serve: str | None) -> None:
