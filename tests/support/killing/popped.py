@@ -34,6 +34,8 @@ class PopLedger:
     stored: int = 0
     open: dict[bytes, int] = field(default_factory=dict[bytes, int])
     """By body: the end of the lease that it may have, 0 without one."""
+    done: set[bytes] = field(default_factory=set[bytes])
+    """The bodies whose acknowledgement was sent."""
     late: list[bytes] = field(default_factory=list[bytes])
 
     async def run(self, address: str, answers: int, kill: Callable[[], None]) -> None:
@@ -62,7 +64,8 @@ class PopLedger:
         answer = await caller.send(TOPIC, body, queue_id=queue_id, default_topic_queue_nums=QUEUES)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         self.stored += 1
-        self.open.setdefault(body, 0)
+        if body not in self.done:  # it may have been popped before the answer has come
+            self.open.setdefault(body, 0)
 
     async def _consume(self, caller: Caller) -> None:
         lease_ms = self.choose.choice((1_000, 3_000, 6_000))
@@ -83,6 +86,7 @@ class PopLedger:
         return messages
 
     async def _acknowledge(self, caller: Caller, message: PoppedMessage) -> None:
+        self.done.add(message.body)
         self.open.pop(message.body, None)  # it may be stored though the broker dies before it answers
         answer = await caller.ask(RequestCode.ACK_MESSAGE, ack_fields(message, TOPIC, GROUP))
         assert answer.code == ResponseCode.SUCCESS, answer.remark
