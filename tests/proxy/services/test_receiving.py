@@ -154,6 +154,7 @@ async def send(caller: Caller, *sent: bytes, properties: str = "") -> None:
         assert answer.code == ResponseCode.SUCCESS, answer.remark
 
 
+@pytest.mark.feature("G4")
 async def test_messages_are_handed_out_once(client: Client, clock: ManualClock) -> None:
     """Each under a handle of its own, as the first attempt; acknowledged, none comes again."""
     messages = client.receive()
@@ -168,6 +169,7 @@ async def test_messages_are_handed_out_once(client: Client, clock: ManualClock) 
     assert client.receive() == []
 
 
+@pytest.mark.feature("G14")
 async def test_waiting_for_a_message(client: Client, caller: Caller, clock: ManualClock) -> None:
     """It comes, or the wait ends in time; who has gone is handed nothing."""
     await client.acknowledge(*client.receive())
@@ -183,6 +185,7 @@ async def test_waiting_for_a_message(client: Client, caller: Caller, clock: Manu
     assert read(waiting).status.code == Code.MESSAGE_NOT_FOUND
 
 
+@pytest.mark.feature("G14")
 @pytest.mark.parametrize(
     ("asked", "left_ms", "waited_ms"),
     [(None, 23_000, 20_000), (None, 10_000, 8_500), (30, 12_000, 11_800), (2, 5_000, 2_000), (5, 5_000, 4_800)],
@@ -199,6 +202,7 @@ async def test_how_long_a_client_waits(
     assert read(call).status.code == Code.MESSAGE_NOT_FOUND
 
 
+@pytest.mark.feature("G14")
 @pytest.mark.parametrize(("version", "code"), [("5.2.0", Code.ILLEGAL_POLLING_TIME), ("1.0.8", Code.BAD_REQUEST)])
 async def test_deadline_before_the_end_of_the_wait(client: Client, version: str, code: Code) -> None:
     """A client that would give up before is told so, in the words of its version."""
@@ -244,6 +248,7 @@ async def test_tags_of_one_hash(client: Client, caller: Caller, clock: ManualClo
     assert bodies(client.receive()) == [b"wanted"]
 
 
+@pytest.mark.feature("G7")
 async def test_change_of_the_third_of_a_batch(client: Client, clock: ManualClock) -> None:
     """Its new handle acknowledges it; the old one is over, and says so with itself as handle."""
     messages = client.receive(invisible=20)
@@ -259,6 +264,7 @@ async def test_change_of_the_third_of_a_batch(client: Client, clock: ManualClock
     assert client.receive() == []
 
 
+@pytest.mark.feature("G5")
 async def test_refused_message_comes_at_once(client: Client, clock: ManualClock) -> None:
     """With a change to no time at all; as its second attempt."""
     first, *_ = client.receive()
@@ -269,6 +275,7 @@ async def test_refused_message_comes_at_once(client: Client, clock: ManualClock)
     assert [(each.body, each.system_properties.delivery_attempt) for each in again] == [(b"0", 2)]
 
 
+@pytest.mark.feature("G13")
 async def test_handles_that_are_worth_nothing(client: Client, clock: ManualClock) -> None:
     """Whatever they are, clients hear that they may give up."""
     [first, second, third] = client.receive(invisible=10)
@@ -290,6 +297,7 @@ async def test_handles_that_are_worth_nothing(client: Client, clock: ManualClock
     assert await client.acknowledge(second, again[0]) == Code.MULTIPLE_RESULTS
 
 
+@pytest.mark.feature("G6")
 async def test_kept_messages(client: Client, clock: ManualClock) -> None:
     """A client that lives keeps its messages, whichever of the batch; what one leaves behind comes after a second."""
     messages = client.receive(auto_renew=True)
@@ -314,6 +322,7 @@ async def test_nobody_keeps_messages_for_ever(client: Client, clock: ManualClock
     assert bodies(client.receive()) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.feature("G8")
 async def test_all_attempts_are_used_up(client: Client, broker: Broker, clock: ManualClock) -> None:
     """The message goes to the dead letters of its group, with where it was."""
     broker.parts.state.groups.put(SubscriptionGroupConfig(group_name="g", retry_max_times=1))
@@ -332,6 +341,7 @@ async def test_all_attempts_are_used_up(client: Client, broker: Broker, clock: M
     assert client.receive() == []
 
 
+@pytest.mark.feature("G8")
 async def test_giving_up(client: Client, clock: ManualClock) -> None:
     """Once, however often it is asked for; also after a change."""
     first, second, third = client.receive()
@@ -346,6 +356,7 @@ async def test_giving_up(client: Client, clock: ManualClock) -> None:
     assert client.receive() == []
 
 
+@pytest.mark.feature("G9")
 async def test_messages_in_order(client: Client, broker: Broker, clock: ManualClock) -> None:
     """A batch blocks its queue, but for who asks for it again; what is not done comes again with those behind it."""
     broker.parts.state.groups.put(SubscriptionGroupConfig(group_name="g", consume_message_orderly=True))
