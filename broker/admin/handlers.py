@@ -109,7 +109,7 @@ class AdminHandlers:
                 attributes = change()
             except ValueError as error:
                 return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
-            if attributes.get(MESSAGE_TYPE) == _MIXED:
+            if attributes.get(MESSAGE_TYPE) == _MIXED and not self._topics.may_be_mixed:
                 return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
             changed.append(replace(topic, attributes=attributes))
         try:

@@ -146,6 +146,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     )
     revive_queues: Annotated[int, Key("reviveQueueNum", "queues of the revive topic", least=1)] = 8
     is_timer_wheel_enabled: Annotated[bool, Key("timerWheelEnable", "take and deliver timer messages")] = True
+    allows_mixed_topics: Annotated[bool, Key("enableMixedMessageType", "let topics be made of type MIXED")] = False
     is_recall_enabled: Annotated[bool, Key("recallMessageEnable", "let producers recall timer messages")] = False
     recalls_when_not_writable: Annotated[
         bool, Key("allowRecallWhenBrokerNotWriteable", "also while brokerPermission forbids to write")

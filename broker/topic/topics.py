@@ -175,6 +175,11 @@ class TopicTable:
     def __repr__(self) -> str:
         return f"<TopicTable of {len(self._topics)} topics, change {self.version.counter}>"
 
+    @property
+    def may_be_mixed(self) -> bool:
+        """Whether administrators may make topics that take every kind of message."""
+        return self._settings.config.allows_mixed_topics
+
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._topics.values())
 
