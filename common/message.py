@@ -13,7 +13,8 @@ Rules for the properties of a sent message:
 
 When a stored message is sent again, to the same or another cluster (``replayed``), these properties go with it:
 
-    carried      those of the application, UNIQ_KEY, the sharding key, and where a retried message came from
+    carried      those of the application, UNIQ_KEY, the sharding key, the priority and the trace context, and where a
+                 retried message came from
     as fields    TAGS, KEYS
     not carried  what servers and clients write for themselves: a copy that kept it would be taken for a transaction's
                  half, a reply, a message that is popped or due later
@@ -333,6 +334,7 @@ NOT_CARRIED: Final = frozenset(
         names.POP_CK,
         names.POP_CK_OFFSET,
         names.FIRST_POP_TIME,
+        names.ORIGIN_GROUP,
         names.INNER_MULTI_DISPATCH,
         names.INNER_MULTI_QUEUE_OFFSET,
         names.INNER_NUM,

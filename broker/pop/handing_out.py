@@ -13,8 +13,8 @@ Rules
     5. What is found is a lease (``leases.py``); where nothing was wanted, the group goes on behind it.
     6. A message of a retry topic is handed out under the name of the topic that was asked for, with its handle in
        POP_CK; nobody could tell whose queue it is from else.
-    7. When a request was born is believed up to a minute: beyond that, or in the future, its clock is another one, and
-       it was born now. (Java refuses it, or has it wait for as long as the clocks differ.)
+    7. A request that was born more than a minute ago, or will be, has another clock: it was born now. (Java refuses
+       it, or has it wait for as long as the clocks differ.)
     8. A request that finds nothing waits, if it may (``waiting.py``).
     9. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
        passed over (``ordered_batches.py``). Such a request waits until that is over, too.
@@ -53,6 +53,8 @@ ORDERED: Final = 999
 """What stands for a revive queue where none is needed."""
 _LATE_MS: Final = 500
 _SKEW_MS: Final = 60_000
+_NO_TIME_MS: Final = 10 * 365 * 86_400_000
+"""Before so long it is no clock that is wrong."""
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
 _CHANCES: Final = 100
@@ -297,8 +299,9 @@ class PopOperation:
 
     def _born_at(self, said_ms: int) -> int:
         """Return when a request was born, of which its client says so."""
-        now_ms = self._now_ms()
-        return said_ms if now_ms - _SKEW_MS <= said_ms <= now_ms else now_ms
+        late_ms = self._now_ms() - said_ms
+        is_believed = 0 <= late_ms <= _SKEW_MS or (said_ms and late_ms > _NO_TIME_MS)
+        return said_ms if is_believed else self._now_ms()
 
     def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group

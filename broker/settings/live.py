@@ -29,7 +29,12 @@ LIVE_KEYS: Final = (
     | frozenset(
         [
             *("brokerPermission", "regionId", "traceOn", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
-            *("rejectTransactionMessage", "enableMixedMessageType", "recallMessageEnable", "allowRecallWhenBrokerNotWriteable"),
+            *(
+                "rejectTransactionMessage",
+                "enableMixedMessageType",
+                "recallMessageEnable",
+                "allowRecallWhenBrokerNotWriteable",
+            ),
             *("longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter", "filterSupportRetry"),
             *("slaveReadEnable", "litePullMessageEnable", "defaultQueryMaxNum", "storeReplyMessageEnable"),
             "useServerSideResetOffset",

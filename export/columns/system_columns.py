@@ -70,8 +70,8 @@ _STATES: Final = {
 }
 _PARKED: Final = frozenset({"delayed", "timer", "half", "discarded"})
 _ORIGIN_GROUP: Final = "ORIGIN_GROUP"
-_REVIVE: Final = "revive"
-_REVIVE_STATES: Final = {"ck": "check-point", "ack": "ack", "bAck": "ack"}
+_LEASED: Final = "check-point"
+_TAGS: Final = {"check-point": ["ck"], "ack": ["ack", "bAck"]}
 _LEASE: Final = r"^(?P<topic>[^@]+)@(?P<queue>[0-9]{1,10})@"
 _NUMBER: Final = r"^[0-9]{1,18}$"
 _MOST_QUEUE_ID: Final = 2**31 - 1
@@ -84,7 +84,7 @@ def state_of(topic: str) -> str | None:
     if topic.startswith(DLQ_PREFIX):
         return "dead-letter"
     if topic.startswith(REVIVE_TOPIC_PREFIX):
-        return _REVIVE
+        return _LEASED
     return _STATES.get(topic, "system" if is_system_topic(topic) else None)
 
 
@@ -134,7 +134,7 @@ class SystemColumns:
         is_level &= levels > 0
         delays = np.array(self._delays_ms, np.int64)
         by_level = self._stored_at_ms + delays[np.clip(levels, 1, len(delays)) - 1]
-        by_timer, is_timer = _parse(self._text(TIMER_OUT_MS, self._is_in("timer", _REVIVE)))
+        by_timer, is_timer = _parse(self._text(TIMER_OUT_MS, self._is_in("timer", _LEASED)))
         return make_timestamps(np.where(is_timer, by_timer, by_level), is_level | is_timer)
 
     def states(self) -> pa.Array:
@@ -142,10 +142,11 @@ class SystemColumns:
         states = pa.array(self._states, pa.string()).take(pa.array(self._codes))
         deletes = self._text(TIMER_DEL_UNIQKEY, self._is_in("timer")).is_valid()
         states = pc.if_else(deletes, "timer-delete", states)
-        tags = self._text(TAGS, self._is_in(_REVIVE))
-        for tag, state in _REVIVE_STATES.items():
-            states = pc.if_else(pc.equal(tags, tag).fill_null(False), state, states)
-        return pc.if_else(pc.equal(states, _REVIVE).fill_null(False), "system", states)
+        is_leased = self._is_in(_LEASED)
+        states, tags = pc.if_else(pa.array(is_leased), "system", states), self._text(TAGS, is_leased)
+        for state, known in _TAGS.items():
+            states = pc.if_else(pc.is_in(tags, pa.array(known, pa.string())), state, states)
+        return states
 
     @cached_property
     def _table(self) -> PropertyTable:
@@ -169,7 +170,7 @@ class SystemColumns:
     @cached_property
     def _leased(self) -> pa.Array:
         """Return topic and queue of the messages that check points and acks are about."""
-        return pc.extract_regex(self._text(UNIQ_KEY, self._is_in(_REVIVE)), _LEASE)
+        return pc.extract_regex(self._text(UNIQ_KEY, self._is_in(_LEASED)), _LEASE)
 
     def _popped_topics(self) -> pa.Array:
         """Return the topics of ``%RETRY%<group>_<topic>``, which pop consumers have; messages there name the group."""

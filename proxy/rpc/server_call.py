@@ -10,7 +10,7 @@ from ...common.ids import Address
 from ..http2.events import RequestStarted
 from ..http2.protocol import Http2Link
 from .call import GrpcStatus
-from .headers import ANSWER, OK_TRAILERS, collect_metadata, status_trailers
+from .headers import ANSWER, OK_TRAILERS, NoCall, collect_metadata, status_trailers
 from .messages import encode_message
 
 _log = logging.getLogger(__name__)
@@ -126,6 +126,16 @@ class ServerCall:
             cut, self._on_over = self._on_over, []
             self.finish(status, text)
             self._tell(cut)
+
+    def refuse(self, refusal: NoCall) -> None:
+        """Answer what is no call, without a body where the method is HEAD."""
+        if self.is_over:
+            return
+        self._end()
+        has_body = (b":method", b"HEAD") not in self._request.headers
+        self._link.send_headers(self._request.stream_id, refusal.headers(), ends=not has_body)
+        if has_body:
+            self._link.send_body(self._request.stream_id, refusal.body(), ends=True)
 
     def cut(self) -> None:
         """Take in that nobody can be answered any more."""

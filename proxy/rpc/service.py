@@ -31,7 +31,7 @@ from ..http2.events import (
 )
 from ..http2.protocol import Http2Link
 from .call import GrpcStatus, Methods, RequestStream, UnaryMethod
-from .headers import find_fault, parse_timeout
+from .headers import NoCall, find_fault, parse_timeout
 from .messages import ENCODINGS, MessageLimits, MessageReader
 from .server_call import ServerCall
 
@@ -112,6 +112,24 @@ class _StreamRequest:
         self._receiver.ended()
 
 
+class _RefusedRequest:
+    """Waits for the end of what is no call, and says so then: a peer that still sends might read no answer."""
+
+    __slots__ = ("_link", "_refusal", "call", "waits_for_caller")
+
+    def __init__(self, call: ServerCall, refusal: NoCall, link: Http2Link) -> None:
+        self.call = call
+        self.waits_for_caller = False
+        self._refusal = refusal
+        self._link = link
+
+    def take(self, data: bytes) -> None:
+        self._link.release(self.call.stream_id, len(data))
+
+    def end(self) -> None:
+        self.call.refuse(self._refusal)
+
+
 class GrpcService:
     """Serves methods on any number of connections; its ``serve`` and ``after_batch`` are those of an ``Http2Service``.
 
@@ -181,15 +199,10 @@ class GrpcService:
 
     def _begin(self, event: RequestStarted, link: Http2Link) -> None:
         fields = dict(event.headers)
-        if fault := find_fault(fields):
-            has_body = fields[b":method"] != b"HEAD"
-            link.send_headers(event.stream_id, fault.headers(), ends=not has_body)
-            if has_body:
-                link.send_body(event.stream_id, fault.body(), ends=True)
-            return
         call = ServerCall(event, link, self._clock, self._forget)
         try:
-            request = self._open(call, fields, link)
+            refusal = find_fault(fields)
+            request = _RefusedRequest(call, refusal, link) if refusal else self._open(call, fields, link)
         except GrpcMessageError as error:
             call.fail(GrpcStatus(error.status), str(error))
             return

@@ -31,8 +31,8 @@ def test_ready_line_and_first_words(start: Start) -> None:
         r"ready namesrv=\S+ broker=\S+ control=http://127\.0\.0\.1:\d+ grpc=127\.0\.0\.1:\d+\n", running.ready
     )
     url, named = running.addresses["control"], running.addresses
-    told = {"name": "shop", "nameserver": named["namesrv"], "broker": named["broker"], "version": "0.1.0"}
-    assert ask("GET", url).json() == told
+    told = {"name": "shop", "nameserver": named["namesrv"], "broker": named["broker"], "grpc": named["grpc"]}
+    assert ask("GET", url).json() == {**told, "version": "0.1.0"}
     sent = [{"topic": "orders", "body": "x"} for _ in range(8)]
     places = httpx.post(f"{url}/messages", json=sent, trust_env=False, timeout=60).json()
     assert {place["queue_id"] for place in places} == {0, 1, 2}

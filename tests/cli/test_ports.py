@@ -68,7 +68,7 @@ def test_port_of_the_log(refuse: Refuse, taken: int) -> None:
 def test_ports_that_only_slaves_need(start: Start, free_port: int, step: int, other: str) -> None:
     """A lone master goes on without, and says the same of them."""
     with socket.create_server(("127.0.0.1", free_port + step)):
-        running = start("up", "--ephemeral", "--namesrv-port", "0", "--broker-port", str(free_port))
+        running = start("up", "--ephemeral", "--no-grpc", "--namesrv-port", "0", "--broker-port", str(free_port))
     [line] = [line for line in running.stop()[2].splitlines() if "WARNING" in line]
     assert f"127.0.0.1:{free_port + step}" in line
     assert line.endswith(f"the address is in use{by_this_process()} ({other}); going on without")
@@ -78,5 +78,6 @@ def test_port_of_one_of_several(refuse: Refuse, free_port: int) -> None:
     """The broker is named, too."""
     with socket.create_server(("127.0.0.1", free_port)):
         first = str(free_port - 10)
-        line = refuse("up", "--ephemeral", "--brokers", "2", "--namesrv-port", "0", "--broker-port", first)
+        ports = ("--no-grpc", "--namesrv-port", "0", "--broker-port", first)
+        line = refuse("up", "--ephemeral", "--brokers", "2", *ports)
     assert re.match(rf"rocketlet: broker-[ab]: cannot listen on 127\.0\.0\.1:{free_port}: .*; --broker-port", line)

@@ -134,6 +134,8 @@ def test_application_keeps_what_is_its_own() -> None:
         "mine",
         names.UNIQ_KEY,
         names.SHARDING_KEY,
+        names.PRIORITY,
+        names.TRACE_CONTEXT,
         names.ORIGIN_MESSAGE_ID,
         names.DLQ_ORIGIN_TOPIC,
         names.DLQ_ORIGIN_MESSAGE_ID,

@@ -186,6 +186,7 @@ async def test_waiting_for_a_message(client: Client, caller: Caller, clock: Manu
 
 
 @pytest.mark.feature("G14")
+@pytest.mark.feature("G14")
 @pytest.mark.parametrize(
     ("asked", "left_ms", "waited_ms"),
     [(None, 23_000, 20_000), (None, 10_000, 8_500), (30, 12_000, 11_800), (2, 5_000, 2_000), (5, 5_000, 4_800)],
@@ -249,6 +250,7 @@ async def test_tags_of_one_hash(client: Client, caller: Caller, clock: ManualClo
 
 
 @pytest.mark.feature("G7")
+@pytest.mark.feature("G7")
 async def test_change_of_the_third_of_a_batch(client: Client, clock: ManualClock) -> None:
     """Its new handle acknowledges it; the old one is over, and says so with itself as handle."""
     messages = client.receive(invisible=20)
@@ -276,6 +278,7 @@ async def test_refused_message_comes_at_once(client: Client, clock: ManualClock)
 
 
 @pytest.mark.feature("G13")
+@pytest.mark.feature("G13")
 async def test_handles_that_are_worth_nothing(client: Client, clock: ManualClock) -> None:
     """Whatever they are, clients hear that they may give up."""
     [first, second, third] = client.receive(invisible=10)
@@ -297,6 +300,7 @@ async def test_handles_that_are_worth_nothing(client: Client, clock: ManualClock
     assert await client.acknowledge(second, again[0]) == Code.MULTIPLE_RESULTS
 
 
+@pytest.mark.feature("G6")
 @pytest.mark.feature("G6")
 async def test_kept_messages(client: Client, clock: ManualClock) -> None:
     """A client that lives keeps its messages, whichever of the batch; what one leaves behind comes after a second."""
@@ -322,6 +326,7 @@ async def test_nobody_keeps_messages_for_ever(client: Client, clock: ManualClock
     assert bodies(client.receive()) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.feature("G8")
 @pytest.mark.feature("G8")
 async def test_all_attempts_are_used_up(client: Client, broker: Broker, clock: ManualClock) -> None:
     """The message goes to the dead letters of its group, with where it was."""
@@ -356,6 +361,7 @@ async def test_giving_up(client: Client, clock: ManualClock) -> None:
     assert client.receive() == []
 
 
+@pytest.mark.feature("G9")
 @pytest.mark.feature("G9")
 async def test_messages_in_order(client: Client, broker: Broker, clock: ManualClock) -> None:
     """A batch blocks its queue, but for who asks for it again; what is not done comes again with those behind it."""
