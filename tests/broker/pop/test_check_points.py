@@ -58,6 +58,7 @@ def record_of(tag: str, body: bytes) -> Record:
     return stored(NewRecord(PLACE.name, 0, body, encode_properties(properties), properties, 0, 0, 0, HOST))
 
 
+@pytest.mark.feature("O11")
 def test_java_s_records_come_out_again() -> None:
     """All that were recorded: the body, the tag, the key and the time."""
     kinds = set[str]()
