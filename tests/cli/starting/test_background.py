@@ -64,20 +64,26 @@ def test_log_without_a_place(command: CommandLine, tmp_path: pathlib.Path) -> No
     assert (ended.returncode, ended.stderr) == (2, expected)
 
 
+def _interrupt(command: list[str], table: pathlib.Path) -> tuple[int, str, str]:
+    """Return how a start ended that was interrupted while it opened its table."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=table.parent, stdout=pipe, stderr=pipe, text=True) as parent:
+        with table.open("wb"):
+            parent.send_signal(signal.SIGINT)
+        out, said = parent.communicate()
+    return parent.returncode, out, said
+
+
 def test_interruption_stops_the_start(tmp_path: pathlib.Path) -> None:
     """^C in the terminal before the start is complete ends that too, with the code of an interruption."""
     table = tmp_path / "table"
     os.mkfifo(table)  # the name server opens its table there, and waits for us; then it finds that it cannot read it
     options = ("--store", "store", "--set", f"kvConfigPath={table}")
     command = [*COMMAND, "up", "--background", *options, *FREE_PORTS]
+    code, out, said = _interrupt(command, table)
     for _ in range(20):
-        with subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as parent:
-            with table.open("wb"):
-                parent.send_signal(signal.SIGINT)
-            out, said = parent.communicate()
-        if "Illegal seek" not in said:
-            break  # else it has found that before the signal came
-    assert (parent.returncode, out) == (130, ""), said
+        if "Illegal seek" not in said:  # else it had found that before the signal came
+            break
+        code, out, said = _interrupt(command, table)
+    assert (code, out) == (130, ""), said
     assert not list(tmp_path.rglob("abort"))
