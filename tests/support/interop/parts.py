@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from interop.driver import Driver, last_lines
 from interop.servers import START_LIMIT_S, STOP_LIMIT_S
 
-READY = re.compile(r"ready (?:namesrv|broker)=(\S+)(?: broker=\S+)?\n")
+READY = re.compile(r"ready (?:namesrv|broker)=(\S+)(?: broker=\S+)?(?: grpc=\S+)?\n")
 
 
 class Part:
