@@ -12,7 +12,7 @@ Rules (``AckMessageActivity``, ``ChangeInvisibleDurationActivity``, ``ForwardMes
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ...broker.operations import BrokerOperations
 from ...broker.pop.acks import Changed, HandleState
@@ -25,8 +25,10 @@ from ..messages.enums import Code
 from ..messages.names import group_fault, topic_fault
 from ..messages.statuses import common_status, refused, status
 from ..rpc.call import Call
+from .calling import answer, when_settled
 from .handles import Handle, read_handle
 from .receiving import MOST_INVISIBLE_MS
+from .sending import failed
 
 _WORTHLESS: Final = {
     HandleState.OVER: "receipt handle is expired",
@@ -49,7 +51,7 @@ class AckService:
         if fault is None and not request.entries:
             fault = status(Code.BAD_REQUEST, "no message is acknowledged")
         if fault is not None:
-            _answer(call, v2.AckMessageResponse(status=fault))
+            answer(call, v2.AckMessageResponse(status=fault))
             return
         outcomes: list[Outcome[v2.Status]] = []
         for entry in request.entries:
@@ -68,7 +70,7 @@ class AckService:
             v2.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=each)
             for entry, each in zip(request.entries, statuses, strict=True)
         ]
-        _answer(call, v2.AckMessageResponse(status=common_status(statuses), entries=entries))
+        answer(call, v2.AckMessageResponse(status=common_status(statuses), entries=entries))
 
     def change(self, request: v2.ChangeInvisibleDurationRequest, call: Call) -> None:
         """Have a message come again at another time."""
@@ -84,10 +86,10 @@ class AckService:
             fault = _worthless(HandleState.OVER if state is HandleState.DONE else state)
         handle = read_handle(old)
         if fault is not None or ack is None or handle is None:
-            _answer(call, v2.ChangeInvisibleDurationResponse(status=fault, receipt_handle=old))
+            answer(call, v2.ChangeInvisibleDurationResponse(status=fault, receipt_handle=old))
             return
         outcome = self._operations.pop().acks.change(ack, invisible_ms, call.remote_address)
-        _when_settled(outcome, partial(self._answer_change, call, old, handle))
+        when_settled(outcome, partial(self._answer_change, call, old, handle))
 
     def _answer_change(self, call: Call, old: str, handle: Handle, outcome: Outcome[Refusal | Changed | None]) -> None:
         changed, new = outcome.answer, old
@@ -99,7 +101,7 @@ class AckService:
             said = refused(changed)
         else:
             said = status(Code.INTERNAL_SERVER_ERROR, str(outcome.failure or "the broker could not store the change"))
-        _answer(call, v2.ChangeInvisibleDurationResponse(status=said, receipt_handle=new))
+        answer(call, v2.ChangeInvisibleDurationResponse(status=said, receipt_handle=new))
 
     def forward(self, request: v2.ForwardMessageToDeadLetterQueueRequest, call: Call) -> None:
         """Give a message up."""
@@ -109,13 +111,13 @@ class AckService:
         if fault is None and state in _WORTHLESS:
             fault = _worthless(state)
         if fault is not None or ack is None or state is HandleState.DONE:
-            _answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=fault or status(Code.OK)))
+            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=fault or status(Code.OK)))
             return
 
-        def answer(statuses: Sequence[v2.Status]) -> None:
-            _answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=statuses[0]))
+        def tell(statuses: Sequence[v2.Status]) -> None:
+            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=statuses[0]))
 
-        _when_all([_as_status(self._operations.pop().giving_up.give_up(ack, call.remote_address))], answer)
+        _when_all([_as_status(self._operations.pop().giving_up.give_up(ack, call.remote_address))], tell)
 
     def _ack_of(self, text: str, topic: str, group: str) -> AckHeader | None:
         handle = read_handle(text)
@@ -141,11 +143,6 @@ def _worthless(state: HandleState) -> v2.Status:
     return status(Code.INVALID_RECEIPT_HANDLE, _WORTHLESS[state])
 
 
-def _answer(call: Call, answer: Any) -> None:
-    call.send(answer.SerializeToString())
-    call.finish()
-
-
 def _settled(said: v2.Status) -> Outcome[v2.Status]:
     return Outcome(said, is_settled=True)
 
@@ -156,19 +153,12 @@ def _as_status(outcome: Outcome[Refusal | None]) -> Outcome[v2.Status]:
 
     def settled(outcome: Outcome[Refusal | None]) -> None:
         if outcome.failure is not None:
-            found.answer_with(status(Code.INTERNAL_SERVER_ERROR, str(outcome.failure)))
+            found.answer_with(failed(outcome.failure))
         else:
             found.answer_with(status(Code.OK) if outcome.answer is None else refused(outcome.answer))
 
-    _when_settled(outcome, settled)
+    when_settled(outcome, settled)
     return found
-
-
-def _when_settled(outcome: Outcome[Any], tell: Callable[[Outcome[Any]], object]) -> None:
-    if outcome.is_settled:
-        tell(outcome)
-    else:
-        outcome.on_settled = tell
 
 
 def _when_all(outcomes: Sequence[Outcome[v2.Status]], tell: Callable[[Sequence[v2.Status]], object]) -> None:

@@ -43,3 +43,17 @@ async def test_what_is_handed_out_is_in_flight(broker: RocketmqBroker) -> None:
         await consumer.ack(again)
         await broker.consumed(group)
         assert (broker.in_flight(group), broker.lag(group).total) == ([], 0)
+
+
+async def test_messages_of_a_later_lease_are_acknowledged_together(broker: RocketmqBroker) -> None:
+    """One request names each of them, however far its queue is."""
+    topic, group = broker.topic(queues=1), broker.group()
+    for body in ("a", "b", "c", "d", "e"):
+        broker.send(topic, body)
+    consumer = SimpleConsumer(group, broker.nameserver, settings=SETTINGS)
+    consumer.subscribe(topic)
+    async with consumer:
+        await consumer.ack(*await consumer.receive(2))
+        third, _, fifth = await consumer.receive()
+        await consumer.ack(third, fifth)
+        assert [each.body for each in broker.in_flight(group)] == [b"d"]

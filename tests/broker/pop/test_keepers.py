@@ -117,18 +117,20 @@ async def test_kept_messages_stay_while_their_consumer_lives(
 
 @pytest.mark.parametrize("age_ms", [100, 20_000], ids=["in memory", "in the log"])
 async def test_what_a_consumer_has_comes_again_when_it_goes(
-    caller: Caller, parts: Pop, clock: ManualClock, age_ms: int
+    caller: Caller, parts: Pop, broker: Broker, clock: ManualClock, age_ms: int
 ) -> None:
-    """A second later, once; what another one keeps stays."""
+    """A second later, once, also after a kill: the log's check point is done with. What another one keeps stays."""
     keeper, other = Keeper(), Keeper()
     pop_kept(parts, keeper)
     await caller.send("T", b"of the other", queue_id=0)
     pop_kept(parts, other)
     await clock.elapse(age_ms)
+    timers = broker.store.max_offset("rmq_sys_wheel_timer", 0)
     parts.release(keeper, 1_000)
     await clock.elapse(999)
     assert await pop(caller) == []
     await clock.elapse(1)
+    assert broker.store.max_offset("rmq_sys_wheel_timer", 0) - timers == (3 if timers else 0)
     again = await pop(caller)
     assert [message.body for message in again] == [b"0", b"1", b"2"]
     await acknowledge(caller, *again)

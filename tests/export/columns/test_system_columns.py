@@ -128,6 +128,18 @@ def test_columns_of_single_messages(
     assert tuple(row.values()) == expected
 
 
+@pytest.mark.parametrize(
+    ("tag", "state"), [("ck", "check-point"), ("ack", "ack"), ("bAck", "ack"), ("other", "system"), (None, "system")]
+)
+def test_states_in_a_revive_topic(log: LogBuilder, read: Read, tag: str | None, state: str) -> None:
+    """The tag says what a record is; topic and queue are those of its unique key."""
+    properties = {"UNIQ_KEY": "T@3@5@g@1700000000000@b@ck", **({} if tag is None else {"TAGS": tag})}
+    log.add(topic="rmq_sys_REVIVE_LOG_c", properties=properties)
+    log.save()
+    (row,), _ = read(log.root, options=ASKED)
+    assert tuple(row.values()) == ("T", 3, None, state)
+
+
 def test_delay_levels_are_those_of_the_broker(log: LogBuilder, read: Read) -> None:
     """A broker with other levels has other due times."""
     log.add(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "2"})
