@@ -9,7 +9,9 @@ Words have one space between them. ``retry`` is 0 for the topic itself, 1 and 2 
 5.2, and since). A handle may have a ninth word, the offset in the log, which gRPC clients bring. (``ExtraInfoUtil``)
 """
 
+import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from .errors import DecodeError
@@ -20,6 +22,10 @@ NORMAL: Final = "0"
 RETRY_V1: Final = "1"
 RETRY_V2: Final = "2"
 _WORDS: Final = 8
+_LONGEST_KEPT: Final = 256
+_NUMBER: Final = "([0-9]{1,18})"
+_PLAIN_HANDLE: Final = re.compile(rf"{' '.join([_NUMBER] * 4)} ([012]) ([^ ]*) {_NUMBER} {_NUMBER}(?: .*)?", re.DOTALL)
+"""As brokers write it; signs, digits of other scripts and longer numbers are read word by word."""
 _NUMBERS: Final = {
     0: "startOffset",
     1: "popTime",
@@ -49,7 +55,8 @@ class PopHandle(NamedTuple):
 
     def text(self) -> str:
         """Return the handle as it stands in requests."""
-        return " ".join(map(str, self))
+        place = f"{self.retry} {self.broker_name} {self.queue_id} {self.queue_offset}"
+        return f"{self.start_offset} {self.popped_at_ms} {self.invisible_ms} {self.revive_queue_id} {place}"
 
 
 def parse_handle(text: str) -> PopHandle:
@@ -58,6 +65,22 @@ def parse_handle(text: str) -> PopHandle:
     Raises:
         DecodeError: It has fewer words, no number where one belongs, or no kind of topic.
     """
+    return _parse_kept(text) if len(text) <= _LONGEST_KEPT else _parse_handle(text)
+
+
+def _parse_handle(text: str) -> PopHandle:
+    if match := _PLAIN_HANDLE.fullmatch(text):
+        start, popped, invisible, revive, retry, broker_name, queue_id, queue_offset = match.groups()
+        numbers = (int(start), int(popped), int(invisible), int(revive))
+        return PopHandle(*numbers, retry, broker_name, int(queue_id), int(queue_offset))
+    return _parse_words(text)
+
+
+_parse_kept = lru_cache(maxsize=1024)(_parse_handle)  # several steps of one request read the same handle
+
+
+def _parse_words(text: str) -> PopHandle:
+    """Read a handle word by word, to take what Java takes and to say what is wrong."""
     words = text.split(" ")
     if len(words) < _WORDS:
         raise DecodeError(f"the handle {text!r} has {len(words)} words, not {_WORDS}")

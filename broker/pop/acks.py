@@ -182,6 +182,19 @@ class AckOperation:
         lease = self._lease_of(ack, handle)
         return self._acknowledge([(lease, [ack.queue_offset])])
 
+    def acknowledge_running(self, ack: AckRequest, consumer: tuple[str, int]) -> HandleState | Outcome[Refusal | None]:
+        """Be done with a message that is with its consumer; else return what its handle is worth."""
+        handle = self._check(ack, consumer, past_end=0)
+        if isinstance(handle, Refusal):
+            return HandleState.NOTHING
+        lease = self._lease_of(ack, handle)
+        state = self._state(ack, handle, lease)
+        if state is not HandleState.RUNNING:
+            return state
+        if handle.revive_queue_id == ORDERED:
+            return Outcome(self._ordered.acknowledge(ack, handle.popped_at_ms, consumer), is_settled=True)
+        return self._acknowledge([(lease, [ack.queue_offset])])
+
     def acknowledge_batches(self, batches: Iterable[BatchAck]) -> Outcome[Refusal | None]:
         """Be done with messages of several leases; what is not stored here is passed over."""
         found: list[tuple[Lease, list[int]]] = []
@@ -227,18 +240,23 @@ class AckOperation:
     def state(self, ack: AckRequest) -> HandleState:
         """Tell what a handle is worth, for who has to say more than Java does."""
         handle = self._check(ack, ("", 0), past_end=0)
-        if isinstance(handle, Refusal) or handle.queue_offset != ack.queue_offset:
+        if isinstance(handle, Refusal):
+            return HandleState.NOTHING
+        return self._state(ack, handle, self._lease_of(ack, handle))
+
+    def _state(self, ack: AckRequest, handle: PopHandle, named: Lease) -> HandleState:
+        if handle.queue_offset != ack.queue_offset:
             return HandleState.NOTHING
         if handle.revive_queue_id == ORDERED:
             return self._ordered.state(OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id), handle)
-        lease = self._leases.find(self._lease_of(ack, handle).key)
+        lease = self._leases.find(named.key)
         if lease is None:
             is_over = handle.ends_at_ms <= self._log.now_ms()
             is_of_this_life = handle.popped_at_ms >= self._began_at_ms
             return HandleState.OVER if is_over else HandleState.DONE if is_of_this_life else HandleState.RUNNING
         if ack.queue_offset not in lease.queue_offsets:
             return HandleState.NOTHING
-        if ack.queue_offset not in lease.open_offsets:
+        if lease.acked >> lease.queue_offsets.index(ack.queue_offset) & 1:
             return HandleState.DONE
         return HandleState.OVER if lease.is_over else HandleState.RUNNING
 

@@ -49,7 +49,7 @@ from .frames import (
     encode_window_update,
     unpad,
 )
-from .headers import HeaderReader, content_length, encode_headers, header_list_bytes, request_fault, trailers_fault
+from .headers import HeaderReader, content_length, encode_headers, request_fault, trailers_fault
 from .limits import FloodGuard, Http2Limits
 from .sending import Http2Sender
 from .settings import PeerSettings, encode_own_settings
@@ -190,6 +190,13 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is not None and not stream.is_ended:
             self._sender.send_body(stream, data, ends=ends)
+            self._leave_if_ended(stream)
+
+    def send_answer(self, stream_id: int, head: bytes, body: bytes, tail: bytes) -> None:
+        """Send a whole answer: blocks of ``encode_headers`` around its body."""
+        stream = self._streams.get(stream_id)
+        if stream is not None and not stream.is_ended:
+            self._sender.send_whole(stream, head, body, tail)
             self._leave_if_ended(stream)
 
     def reset(self, stream_id: int, code: Http2Code = Http2Code.CANCEL) -> None:
@@ -347,11 +354,12 @@ class Http2Connection:
         if len(self._streams) >= limits.max_streams or self._last_served is not None:
             self._refuse(stream_id, Http2Code.REFUSED_STREAM)
             return
-        if block.depends_on_itself or request_fault(headers):
+        fields = dict(headers)
+        if block.depends_on_itself or request_fault(headers, fields, checks_fields=not self._headers.is_faultless):
             self._refuse(stream_id, Http2Code.PROTOCOL_ERROR)
             return
         try:
-            missing_bytes = content_length(headers)
+            missing_bytes = content_length(headers, fields)
         except ValueError:
             missing_bytes = -1
         if missing_bytes is not None and (missing_bytes < 0 or (block.ends and missing_bytes)):
@@ -360,7 +368,7 @@ class Http2Connection:
         stream = Http2Stream(stream_id, limits.stream_window_bytes, self._settings.window_bytes)
         stream.missing_bytes = missing_bytes
         stream.is_receiving = not block.ends
-        header_bytes = header_list_bytes(headers)
+        header_bytes = self._headers.list_bytes
         stream.own_bytes = STREAM_BYTES + header_bytes
         self._held_stream_bytes += stream.own_bytes
         self._streams[stream_id] = stream
@@ -368,14 +376,14 @@ class Http2Connection:
             self._resets.count(self._now_ms)
             self.send_headers(stream_id, encode_headers(TOO_LARGE), ends=True)
             return
-        self._events.append(RequestStarted(stream_id, headers, block.ends))
+        self._events.append(RequestStarted(stream_id, headers, fields, block.ends))
 
     def _take_trailers(self, stream: Http2Stream, headers: Headers, block: _Block) -> None:
         if not stream.is_receiving:
             self._refuse(stream.stream_id, Http2Code.STREAM_CLOSED)
         elif not block.ends or block.depends_on_itself or stream.missing_bytes or trailers_fault(headers):
             self._refuse(stream.stream_id, Http2Code.PROTOCOL_ERROR)
-        elif header_list_bytes(headers) > self._limits.max_header_list_bytes:
+        elif self._headers.list_bytes > self._limits.max_header_list_bytes:
             self._refuse(stream.stream_id, Http2Code.ENHANCE_YOUR_CALM)
         else:
             stream.is_receiving = False

@@ -18,10 +18,13 @@ Source: RFC 7541.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hpack.exceptions import HPACKDecodingError, OversizedHeaderListError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
+from ...common.grpc_codecs import codecs
 from .events import Headers
 
 TABLE_BYTES = 4_096
@@ -34,10 +37,13 @@ _LONGEST_NUMBER = 1 << 28
 class HeaderDecoder:
     """The table of one peer, and what it does to blocks."""
 
-    __slots__ = ("_entries", "_limit", "_max_list_bytes", "_size")
+    __slots__ = ("_check", "_entries", "_limit", "_max_list_bytes", "_size", "list_bytes")
 
-    def __init__(self, max_list_bytes: int) -> None:
+    def __init__(self, max_list_bytes: int, check: Callable[[bytes, bytes], object]) -> None:
+        self._check = check  # sees each field that stands in a block as a text
         self._max_list_bytes = max_list_bytes
+        self.list_bytes = 0
+        """The size of the last block's fields, as limits count it."""
         self._entries: list[tuple[bytes, bytes]] = []  # the last is index 62
         self._size = 0
         self._limit = TABLE_BYTES
@@ -52,6 +58,14 @@ class HeaderDecoder:
             HPACKDecodingError: it is damaged.
             OversizedHeaderListError: it is too long.
         """
+        if codecs is not None:
+            found = codecs.decode_fields(block, _FIXED, self._entries, self._size, self._limit, self._max_list_bytes)
+            if found is not None:
+                headers, new, self._size, left = found
+                for name, value in new:
+                    self._check(name, value)
+                self.list_bytes = self._max_list_bytes - left
+                return headers
         try:
             return self._decode(block)
         except IndexError as error:
@@ -82,6 +96,7 @@ class HeaderDecoder:
             if left < 0:
                 raise OversizedHeaderListError(f"headers are more than {self._max_list_bytes} bytes")
             headers.append(field)
+        self.list_bytes = self._max_list_bytes - left
         return headers
 
     def _find(self, index: int) -> tuple[bytes, bytes]:
@@ -121,6 +136,7 @@ class HeaderDecoder:
         else:
             name = self._find(index)[0]
         value, at = _decode_text(block, at)
+        self._check(name, value)
         return (name, value), at
 
 

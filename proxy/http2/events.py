@@ -13,10 +13,14 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class RequestStarted(Struct, frozen=True, gc=False):
-    """A request, with its headers; they are valid, the pseudo headers first."""
+    """A request, with its headers; they are valid, the pseudo headers first.
+
+    ``fields`` are the same by their names, of those that came twice the last.
+    """
 
     stream_id: int
     headers: Headers
+    fields: dict[bytes, bytes]
     ends: bool
 
 

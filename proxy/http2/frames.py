@@ -176,6 +176,21 @@ def encode_header_frames(stream_id: int, block: bytes, max_frame_bytes: int, *, 
     return b"".join(frames)
 
 
+def encode_answer_frames(stream_id: int, head: bytes, body: bytes, tail: bytes) -> bytes:
+    """Return HEADERS, DATA and the HEADERS that end a stream, each of a size that fits a frame."""
+    size, pack = len(body), _HEAD.pack
+    return b"".join(
+        (
+            pack(0, len(head), FrameType.HEADERS, END_HEADERS, stream_id),
+            head,
+            pack(size >> 16, size & 0xFFFF, FrameType.DATA, 0, stream_id),
+            body,
+            pack(0, len(tail), FrameType.HEADERS, END_HEADERS | END_STREAM, stream_id),
+            tail,
+        )
+    )
+
+
 def encode_reset(stream_id: int, code: int) -> bytes:
     """Return an RST_STREAM."""
     return encode_frame(FrameType.RST_STREAM, 0, stream_id, _UINT.pack(code))

@@ -14,6 +14,7 @@ Source: RFC 7541; RFC 9113, sections 8.1 to 8.3.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from hpack import Encoder
@@ -26,9 +27,10 @@ from .frames import Http2Code
 
 TABLE_OF_NOTHING = b"\x20"
 """Stands before the first block of a connection that uses no table."""
-_FIELD_BYTES = 32  # counted for each header beside its name and value
 _REQUEST_NAMES = frozenset({b":method", b":scheme", b":path", b":authority"})
 _NEEDED_NAMES = frozenset({b":method", b":scheme", b":path"})
+_OPTIONAL_NAME = b":authority"
+_WRONG_FIXED_NAMES = (b":status", b"transfer-encoding")  # they come without a text, by the table that all peers have
 _CONNECTION_NAMES = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
 _is_name = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _bad_value = re.compile(rb"[\0\r\n]").search
@@ -37,10 +39,13 @@ _bad_value = re.compile(rb"[\0\r\n]").search
 class HeaderReader:
     """Reads the header blocks of a connection."""
 
-    __slots__ = ("_decoder", "_frames", "_max_block_bytes", "_max_frames", "_pieces", "_size")
+    __slots__ = ("_decoder", "_frames", "_max_block_bytes", "_max_frames", "_pieces", "_size", "is_faultless")
 
     def __init__(self, max_block_bytes: int, max_frames: int) -> None:
-        self._decoder = HeaderDecoder(max_block_bytes)
+        self._decoder = HeaderDecoder(max_block_bytes, self._check)
+        self.is_faultless = True
+        """Whether no field of this connection had a fault: a field is looked at when it comes as a text, not each time
+        that it is named by its place in the table."""
         self._max_block_bytes = max_block_bytes
         self._max_frames = max_frames
         self._pieces: list[bytes] = []
@@ -54,6 +59,15 @@ class HeaderReader:
     def pending_bytes(self) -> int:
         """How much of a block that is not complete is kept."""
         return self._size
+
+    @property
+    def list_bytes(self) -> int:
+        """The size of the last headers, as limits count it."""
+        return self._decoder.list_bytes
+
+    def _check(self, name: bytes, value: bytes) -> None:
+        if self.is_faultless and _field_fault(name, value) is not None:
+            self.is_faultless = False
 
     def add(self, piece: bytes) -> None:
         """Keep a piece of a block.
@@ -87,61 +101,59 @@ class HeaderReader:
             raise Http2Error(f"headers cannot be decompressed: {error}", Http2Code.COMPRESSION_ERROR) from error
 
 
-def header_list_bytes(headers: Headers) -> int:
-    """Return the size of headers as limits count it."""
-    return sum(len(name) + len(value) for name, value in headers) + _FIELD_BYTES * len(headers)
+def request_fault(headers: Headers, fields: Mapping[bytes, bytes], *, checks_fields: bool) -> str | None:
+    """Return what is wrong with the headers of a request, if anything is; ``fields`` are the same by their names."""
+    if not fields.keys() >= _NEEDED_NAMES:
+        missing = _NEEDED_NAMES - fields.keys()
+        return f"{b' '.join(sorted(missing)).decode()} is missing"
+    if not fields[b":path"]:
+        return ":path is empty"
+    for name in _WRONG_FIXED_NAMES:
+        if name in fields:
+            return f"{name.decode()} belongs to answers, or to connections of HTTP/1"
+    pseudo = len(_NEEDED_NAMES) + (_OPTIONAL_NAME in fields)
+    for name, _ in headers[:pseudo]:
+        if name not in _REQUEST_NAMES:
+            return f"pseudo header {name[:40]!r} is unknown, doubled or not before the others"
+    if len(fields) != len(headers) and any(name in _REQUEST_NAMES for name, _ in headers[pseudo:]):
+        return "a pseudo header is doubled"
+    return _fields_fault(headers) if checks_fields else None
 
 
-@lru_cache(maxsize=1024)
-def _name_fault(name: bytes) -> str | None:
-    if not _is_name(name):
-        return f"a header has the name {name[:40]!r}"
-    return f"{name.decode()} belongs to a connection of HTTP/1" if name in _CONNECTION_NAMES else None
+def trailers_fault(headers: Headers) -> str | None:
+    """Return what is wrong with the headers behind a body, if anything is."""
+    pseudo = next((name for name, _ in headers if name[:1] == b":"), None)
+    return _fields_fault(headers) if pseudo is None else f"pseudo header {pseudo[:40]!r} stands behind a body"
+
+
+def _fields_fault(headers: Headers) -> str | None:
+    return next((fault for name, value in headers if (fault := _field_fault(name, value))), None)
 
 
 def _field_fault(name: bytes, value: bytes) -> str | None:
-    if fault := _name_fault(name):
-        return fault
+    if not _is_name(name) and name not in _REQUEST_NAMES:
+        return f"a header has the name {name[:40]!r}"
+    if name in _CONNECTION_NAMES:
+        return f"{name.decode()} belongs to a connection of HTTP/1"
     if _bad_value(value):
         return f"{name.decode()} has a line break or a zero in it"
     return f"te is {value[:40]!r}" if name == b"te" and value != b"trailers" else None
 
 
-def request_fault(headers: Headers) -> str | None:
-    """Return what is wrong with the headers of a request, if anything is."""
-    found: set[bytes] = set()
-    is_over = False  # with the pseudo headers
-    for name, value in headers:
-        if name[:1] != b":":
-            is_over = True
-            if fault := _field_fault(name, value):
-                return fault
-        elif is_over or name in found or name not in _REQUEST_NAMES or _bad_value(value):
-            return f"pseudo header {name[:40]!r} is unknown, doubled, damaged or not before the others"
-        else:
-            found.add(name)
-            if name == b":path" and not value:
-                return ":path is empty"
-    missing = _NEEDED_NAMES - found
-    return f"{b' '.join(sorted(missing)).decode()} is missing" if missing else None
-
-
-def trailers_fault(headers: Headers) -> str | None:
-    """Return what is wrong with the headers behind a body, if anything is."""
-    return next((fault for name, value in headers if (fault := _field_fault(name, value))), None)
-
-
-def content_length(headers: Headers) -> int | None:
+def content_length(headers: Headers, fields: Mapping[bytes, bytes]) -> int | None:
     """Return how long a body is said to be, None where it is not said.
 
     Raises:
         ValueError: it is no number, or there are two.
     """
-    found = {value for name, value in headers if name == b"content-length"}
-    if not found:
+    text = fields.get(b"content-length")
+    if text is None:
         return None
-    (text,) = found
-    if not text.isdigit() or len(text) > 19:
+    if (
+        not text.isdigit()
+        or len(text) > 19
+        or any(name == b"content-length" and value != text for name, value in headers)
+    ):
         raise ValueError(f"content-length is {text[:40]!r}")
     return int(text)
 

@@ -95,6 +95,11 @@ class Http2Link(asyncio.Protocol):
         self._connection.send_body(stream_id, data, ends=ends)
         self._plan_flush()
 
+    def send_answer(self, stream_id: int, head: bytes, body: bytes, tail: bytes) -> None:
+        """Send a whole answer: blocks of ``encode_headers`` around its body; nothing if the stream is over."""
+        self._connection.send_answer(stream_id, head, body, tail)
+        self._plan_flush()
+
     def reset(self, stream_id: int, code: Http2Code = Http2Code.CANCEL) -> None:
         """End a stream, whatever has been sent or received of it."""
         self._connection.reset(stream_id, code)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from .flow import widened
-from .frames import END_STREAM, FrameType, encode_frame, encode_header_frames
+from .frames import END_STREAM, FrameType, encode_answer_frames, encode_frame, encode_header_frames
 from .headers import TABLE_OF_NOTHING
 from .limits import DEFAULT_WINDOW
 from .settings import PeerSettings
@@ -73,6 +73,24 @@ class Http2Sender:
             return
         self._keep(stream, Unsent(memoryview(data), is_body=True, ends=ends))
         self.pump()
+
+    def send_whole(self, stream: Http2Stream, head: bytes, body: bytes, tail: bytes) -> None:
+        """Send headers, a body and the headers behind it: in one piece where nothing is in the way."""
+        size = len(body)
+        if (
+            stream.unsent
+            or size > min(self._window, stream.send_window, self._frame_bytes())
+            or not self._has_sent_headers
+            or max(len(head), len(tail)) > self._settings.max_frame_bytes
+        ):
+            self.send_headers(stream, head, ends=False)
+            self.send_body(stream, body, ends=False)
+            self.send_headers(stream, tail, ends=True)
+            return
+        stream.is_ended = self.has_answered = True
+        self._window -= size
+        stream.send_window -= size
+        self.out.append(encode_answer_frames(stream.stream_id, head, body, tail))
 
     def widen(self, size: int) -> bool:
         """Take in that the peer opened the window of the connection; False if it is too large now."""

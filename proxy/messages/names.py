@@ -1,6 +1,10 @@
 """Names and places in requests: topics and groups that clients may use, and the endpoints that they dial."""
 
+from functools import lru_cache
+
 from ...common.names import (
+    DLQ_PREFIX,
+    RETRY_PREFIX,
     client_group_remark,
     client_topic_remark,
     is_system_group,
@@ -9,6 +13,19 @@ from ...common.names import (
 from . import v2
 from .enums import AddressScheme, Code
 from .statuses import status
+
+
+@lru_cache(maxsize=1024)
+def is_usable_topic(name: str) -> bool:
+    """Tell whether clients may use a topic and it is nobody's retry topic or dead letters."""
+    is_derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return not is_derived and client_topic_remark(name) is None and not is_system_topic(name)
+
+
+@lru_cache(maxsize=1024)
+def is_usable_group(name: str) -> bool:
+    """Tell whether clients may use a consumer group."""
+    return client_group_remark(name) is None and not is_system_group(name)
 
 
 def topic_fault(topic: v2.Resource) -> v2.Status | None:

@@ -46,6 +46,7 @@ from ...common.properties import (
     TRACE_CONTEXT,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
+    format_properties,
 )
 from . import v2
 from .enums import Code, DigestType, Encoding, MessageType
@@ -71,6 +72,7 @@ RESERVED: Final = frozenset(
     }
 )
 """The names that servers and clients use themselves (``MessageConst.STRING_HASH_SET``)."""
+_CARE: Final = RESERVED | {SHARDING_KEY, PRIORITY, TRACE_CONTEXT, CHECK_IMMUNITY_TIME}
 _DELAYS: Final = (DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC, TIMER_DELAY_MS)
 
 
@@ -93,23 +95,56 @@ class Publication(NamedTuple):
     reconsume_times: int
 
 
+class PlainMessage(NamedTuple):
+    """What a request says that sends one common message (``read_send`` of ``common/_grpc_codecs.pyx``)."""
+
+    topic: str
+    message_id: str
+    tag: str
+    keys: list[str]
+    born_host: str
+    born_at_ms: int
+    user_properties: dict[str, str]
+    body: bytes
+
+    @property
+    def is_common(self) -> bool:
+        """Whether no check of ``publish`` can find a fault in its words, and it is of no special kind."""
+        user = self.user_properties
+        return "|" not in self.tag and (not user or (len(user) <= MAX_PROPERTIES and _CARE.isdisjoint(user)))
+
+    def property_text(self) -> str:
+        """Return what is stored of its properties, in the order of ``publish``."""
+        text = format_properties(self.user_properties) if self.user_properties else ""
+        if self.tag:
+            text = f"{text}{TAGS}\x01{self.tag}\x02"
+        if self.keys:
+            text = f"{text}{KEYS}\x01{' '.join(self.keys)}\x02"
+        return (
+            f"{text}{UNIQ_KEY}\x01{self.message_id}\x02{RECONSUME_TIME}\x010\x02{PRODUCER_GROUP}\x01{self.topic}\x02"
+            f"{BORN_HOST}\x01{self.born_host}\x02{BORN_TIMESTAMP}\x01{self.born_at_ms}\x02"
+        )
+
+
 def publish(message: v2.Message, born_host: str, rules: PublishRules) -> Publication | v2.Status:
     """Return what is to be stored of a message, or why it is refused; its topic is one that clients may use."""
-    now_ms = rules.now_ms()
+    now_ms, system = rules.now_ms(), message.system_properties
     fault = (
         _body_fault(message, rules.max_body_bytes)
         or _properties_fault(message.user_properties)
         or _size_fault(message)
-        or _words_fault(message.system_properties)
-        or _times_fault(message.system_properties, now_ms)
+        or _words_fault(system)
+        or _times_fault(system, now_ms)
     )
     if fault is not None:
         return fault
     body = _unpacked(message, rules.max_body_bytes)
     if isinstance(body, v2.Status):
         return body
-    system = message.system_properties
-    born_at_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else now_ms
+    born_at_ms = now_ms
+    if system.HasField("born_timestamp"):
+        born = system.born_timestamp
+        born_at_ms = born.seconds * 1000 + born.nanos // 1_000_000
     properties = _stored_properties(message, system.born_host or born_host, born_at_ms)
     return Publication(
         message.topic.name,

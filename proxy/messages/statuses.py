@@ -25,6 +25,11 @@ def status(code: Code, text: str = "") -> v2.Status:
     return v2.Status(code=code, message=text or code.name)
 
 
+OK: Final = status(Code.OK)
+"""What most answers say; who puts it into one puts a copy there."""
+_OK_CODE: Final = int(Code.OK)
+
+
 def refused(refusal: Refusal) -> v2.Status:
     """Return what a client is told that the broker has refused."""
     return status(_CODES.get(refusal.code, Code.INTERNAL_SERVER_ERROR), refusal.remark or "")
@@ -32,5 +37,7 @@ def refused(refusal: Refusal) -> v2.Status:
 
 def common_status(statuses: Iterable[v2.Status]) -> v2.Status:
     """Return the status of an answer with several entries: theirs if they agree."""
-    codes = {Code(each.code) for each in statuses}
-    return status(codes.pop() if len(codes) == 1 else Code.MULTIPLE_RESULTS)
+    codes = {each.code for each in statuses}
+    if codes == {_OK_CODE}:
+        return OK
+    return status(Code(codes.pop()) if len(codes) == 1 else Code.MULTIPLE_RESULTS)

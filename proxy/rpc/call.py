@@ -1,7 +1,7 @@
 """What a service sees of one call of gRPC, and how it lists its methods.
 
     request    one message, handed to ``UnaryMethod.serve``; or many, handed to what ``StreamMethod.open`` returns
-    answer     ``send`` each message of it, then ``finish`` once
+    answer     ``answer`` with all messages of it; or ``send`` each, then ``finish`` once
 
 Rules
 
@@ -57,6 +57,10 @@ class Call(Protocol):
 
     def remaining_ms(self) -> int | None:
         """Return how long the caller still waits; None if it has not said."""
+        ...
+
+    def answer(self, *messages: bytes) -> None:
+        """Send all messages of the answer, and end it well."""
         ...
 
     def send(self, message: bytes) -> None:

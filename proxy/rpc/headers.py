@@ -13,13 +13,13 @@ Source: "gRPC over HTTP/2", the protocol's description.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
 from ...common.errors import GrpcMessageError
-from ..http2.events import Headers
+from ..http2.events import RequestStarted
 from .call import GrpcStatus
 
 ENDLESS_MS = 30 * 86_400_000
@@ -92,15 +92,35 @@ def parse_timeout(text: bytes) -> int | None:
     return timeout_ms if timeout_ms < ENDLESS_MS else None
 
 
-def collect_metadata(headers: Headers) -> dict[str, str]:
-    """Return headers as a service sees them."""
-    metadata: dict[str, str] = {}
-    for name, value in headers:
-        if name[:1] == b":":
-            continue
-        key, text = name.decode("latin-1"), value.decode(errors="replace")
-        metadata[key] = f"{metadata[key]},{text}" if key in metadata else text
-    return metadata
+class CallMetadata(Mapping[str, str]):
+    """The headers of a call without those of HTTP/2, made into texts one by one, as they are asked for.
+
+    Values of one that came twice stand with a comma between them.
+    """
+
+    __slots__ = ("_fields", "_headers")
+
+    def __init__(self, request: RequestStarted) -> None:
+        self._headers = request.headers
+        self._fields = request.fields
+
+    def __getitem__(self, name: str) -> str:
+        """Return the text of a header."""
+        key = name.encode("latin-1", "replace")
+        value = self._fields.get(key)
+        if value is None or key[:1] == b":":
+            raise KeyError(name)
+        if len(self._fields) != len(self._headers):
+            value = b",".join([value for other, value in self._headers if other == key])
+        return value.decode(errors="replace")
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return (name.decode("latin-1") for name in self._fields if name[:1] != b":")
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+        return sum(1 for _ in self)
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -61,6 +62,9 @@ class MessageReader:
         """
         buffer = self._buffer
         if buffer is None:
+            if data[:1] == b"\0" and int.from_bytes(data[1 : _PREFIX.size]) == len(data) - _PREFIX.size:
+                self._check_size(len(data) - _PREFIX.size)
+                return [data[_PREFIX.size :]]  # as nearly every message comes
             messages, at = self._cut(data)
             if at < len(data):
                 self._buffer = bytearray(memoryview(data)[at:])
@@ -78,12 +82,10 @@ class MessageReader:
     def _cut(self, buffer: bytes | bytearray) -> tuple[list[bytes], int]:
         """Return the messages in a buffer, and where they end."""
         messages: list[bytes] = []
-        at, end, limit = 0, len(buffer), self._limits.max_message_bytes
+        at, end = 0, len(buffer)
         while end - at >= _PREFIX.size:
             flag, size = _PREFIX.unpack_from(buffer, at)
-            if size > limit:
-                text = f"a message is {size} bytes, limit is {limit}"
-                raise GrpcMessageError(text, GrpcStatus.RESOURCE_EXHAUSTED)
+            self._check_size(size)
             start = at + _PREFIX.size
             if start + size > end:
                 self._needed = _PREFIX.size + size
@@ -93,6 +95,11 @@ class MessageReader:
             at = start + size
         self._needed = _PREFIX.size
         return messages, at
+
+    def _check_size(self, size: int) -> None:
+        limit = self._limits.max_message_bytes
+        if size > limit:
+            raise GrpcMessageError(f"a message is {size} bytes, limit is {limit}", GrpcStatus.RESOURCE_EXHAUSTED)
 
     def _decode(self, flag: int, message: bytes) -> bytes:
         if flag == 0:
@@ -121,6 +128,13 @@ def inflate(message: bytes, limit: int) -> bytes:
     if not inflating.eof or inflating.unused_data:
         raise GrpcMessageError("a compressed message ends too early or too late", GrpcStatus.INTERNAL)
     return inflated
+
+
+def encode_messages(messages: Sequence[bytes]) -> bytes:
+    """Return messages as they stand in a body, one behind the other."""
+    if len(messages) == 1:
+        return encode_message(messages[0])
+    return b"".join([part for message in messages for part in (_PREFIX.pack(0, len(message)), message)])
 
 
 def encode_message(message: bytes) -> bytes:

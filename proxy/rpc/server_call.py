@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import Address
 from ..http2.events import RequestStarted
+from ..http2.headers import encode_headers
 from ..http2.protocol import Http2Link
 from .call import GrpcStatus
-from .headers import ANSWER, OK_TRAILERS, NoCall, collect_metadata, status_trailers
-from .messages import encode_message
+from .headers import ANSWER, OK_TRAILERS, CallMetadata, NoCall, status_trailers
+from .messages import encode_message, encode_messages
 
+_HEAD: Final = encode_headers(ANSWER)
+_OK_TAIL: Final = encode_headers(OK_TRAILERS)
 _log = logging.getLogger(__name__)
 
 
@@ -43,7 +47,7 @@ class ServerCall:
         self._link = link
         self._clock = clock
         self._on_end = on_end
-        self._metadata: dict[str, str] | None = None
+        self._metadata: CallMetadata | None = None
         self._has_answered = False
         self._on_over: list[Callable[[], None]] = []
         self._deadline_at_ms: int | None = None
@@ -60,7 +64,7 @@ class ServerCall:
     def metadata(self) -> Mapping[str, str]:
         """The headers of the caller, without those of HTTP/2."""
         if self._metadata is None:
-            self._metadata = collect_metadata(self._request.headers)
+            self._metadata = CallMetadata(self._request)
         return self._metadata
 
     @property
@@ -73,6 +77,13 @@ class ServerCall:
         if self._deadline_at_ms is None:
             return None
         return max(0, self._deadline_at_ms - self._clock.monotonic_ms())
+
+    def answer(self, *messages: bytes) -> None:
+        """Send all messages of the answer, and end it well."""
+        if self.is_over:
+            return
+        self._end()
+        self._link.send_answer(self._request.stream_id, _HEAD, encode_messages(messages), _OK_TAIL)
 
     def send(self, message: bytes) -> None:
         """Send a message of the answer."""
@@ -104,7 +115,7 @@ class ServerCall:
     @property
     def path(self) -> str:
         """What is called."""
-        return next(value.decode("latin-1") for name, value in self._request.headers if name == b":path")
+        return self._request.fields[b":path"].decode("latin-1")
 
     @property
     def stream_id(self) -> int:
@@ -132,7 +143,7 @@ class ServerCall:
         if self.is_over:
             return
         self._end()
-        has_body = (b":method", b"HEAD") not in self._request.headers
+        has_body = self._request.fields[b":method"] != b"HEAD"
         self._link.send_headers(self._request.stream_id, refusal.headers(), ends=not has_body)
         if has_body:
             self._link.send_body(self._request.stream_id, refusal.body(), ends=True)

@@ -143,7 +143,7 @@ class GrpcService:
         limits: MessageLimits | None = None,
         end_turn: Callable[[], None] | None = None,
     ) -> None:
-        self._methods = methods
+        self._methods = {path.encode("latin-1"): method for path, method in methods.items()}
         self._clock = clock
         self._limits = limits or MessageLimits()
         self._end_turn = end_turn
@@ -198,7 +198,7 @@ class GrpcService:
         return [request for requests in self._requests.values() for request in requests.values()]
 
     def _begin(self, event: RequestStarted, link: Http2Link) -> None:
-        fields = dict(event.headers)
+        fields = event.fields
         call = ServerCall(event, link, self._clock, self._forget)
         try:
             refusal = find_fault(fields)
@@ -223,10 +223,10 @@ class GrpcService:
         Raises:
             GrpcMessageError: it cannot be taken.
         """
-        path = fields[b":path"].decode("latin-1")
+        path = fields[b":path"]
         method = self._methods.get(path)
         if method is None:
-            raise GrpcMessageError(f"there is no method {path}", GrpcStatus.UNIMPLEMENTED)
+            raise GrpcMessageError(f"there is no method {path.decode('latin-1')}", GrpcStatus.UNIMPLEMENTED)
         encoding = fields.get(b"grpc-encoding", b"identity")
         if encoding not in ENCODINGS:
             text = f"messages are compressed by {encoding.decode('latin-1')!r}, which is not read"

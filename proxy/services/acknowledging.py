@@ -18,15 +18,17 @@ from ...broker.operations import BrokerOperations
 from ...broker.pop.acks import Changed, HandleState
 from ...broker.pop.handing_out import ORDERED
 from ...broker.settings.refusal import Refusal
+from ...common.grpc_codecs import codecs
 from ...common.outcome import Outcome
 from ...remoting.headers.pop import AckHeader
 from ..messages import v2
+from ..messages.brief import encode_acknowledged
 from ..messages.enums import Code
-from ..messages.names import group_fault, topic_fault
-from ..messages.statuses import common_status, refused, status
+from ..messages.names import group_fault, is_usable_group, is_usable_topic, topic_fault
+from ..messages.statuses import OK, common_status, refused, status
 from ..rpc.call import Call
-from .calling import answer, when_settled
-from .handles import Handle, read_handle
+from .calling import Caller, answer, caller_of, unary, when_all, when_settled
+from .handles import Handle, ack_of, read_handle
 from .receiving import MOST_INVISIBLE_MS
 from .sending import failed
 
@@ -39,33 +41,64 @@ _WORTHLESS: Final = {
 class AckService:
     """Ends leases, or gives them another time."""
 
-    def __init__(self, operations: BrokerOperations) -> None:
+    def __init__(self, operations: BrokerOperations, hear: Callable[[Caller], object]) -> None:
         self._operations = operations
+        self._hear = hear
+        self._serve = unary(v2.AckMessageRequest, v2.AckMessageResponse, self.acknowledge).serve
 
     def __repr__(self) -> str:
         return f"<AckService of {self._operations.settings.config.broker_name}>"
 
-    def acknowledge(self, request: v2.AckMessageRequest, call: Call) -> None:
+    def serve(self, data: bytes, call: Call) -> None:
+        """Answer a request to be done with messages."""
+        plain = None if codecs is None else codecs.read_ack(data)
+        if plain is None or not self._end_plain(plain, call):
+            self._serve(data, call)
+
+    def _end_plain(self, plain: tuple[str, str, str, str], call: Call) -> bool:
+        """Be done with one message; False when something about it asks for the way of all others."""
+        group, topic, message_id, handle = plain
+        caller = caller_of(call)
+        if not caller.client_id or not is_usable_topic(topic) or not is_usable_group(group):
+            return False
+        self._hear(caller)
+        end = self._end(handle, topic, group, call)
+
+        def tell() -> None:
+            said = _status_of(end)
+            if said is OK:
+                call.answer(encode_acknowledged(message_id, handle))
+                return
+            entry = v2.AckMessageResultEntry(message_id=message_id, receipt_handle=handle, status=said)
+            answer(call, v2.AckMessageResponse(status=common_status([said]), entries=[entry]))
+
+        when_all((end,) if isinstance(end, Outcome) else (), tell)
+        return True
+
+    def acknowledge(self, request: v2.AckMessageRequest, caller: Caller, call: Call) -> None:
         """Be done with messages."""
+        self._hear(caller)
         fault = topic_fault(request.topic) or group_fault(request.group)
         if fault is None and not request.entries:
             fault = status(Code.BAD_REQUEST, "no message is acknowledged")
         if fault is not None:
             answer(call, v2.AckMessageResponse(status=fault))
             return
-        outcomes: list[Outcome[v2.Status]] = []
-        for entry in request.entries:
-            ack = self._ack_of(entry.receipt_handle, request.topic.name, request.group.name)
-            state = self._state(ack)
-            if ack is None or state in _WORTHLESS:
-                outcomes.append(_settled(_worthless(state)))
-            elif state is HandleState.DONE:
-                outcomes.append(_settled(status(Code.OK)))
-            else:
-                outcomes.append(_as_status(self._operations.pop().acks.acknowledge(ack, call.remote_address)))
-        _when_all(outcomes, partial(self._answer_acks, request, call))
+        topic, group = request.topic.name, request.group.name
+        ends = [self._end(entry.receipt_handle, topic, group, call) for entry in request.entries]
+        waiting = [end for end in ends if isinstance(end, Outcome)]
+        when_all(waiting, partial(self._answer_acks, request, call, ends))
 
-    def _answer_acks(self, request: v2.AckMessageRequest, call: Call, statuses: Sequence[v2.Status]) -> None:
+    def _end(self, text: str, topic: str, group: str, call: Call) -> HandleState | Outcome[Refusal | None]:
+        ack = ack_of(text, topic, group)
+        if ack is None:
+            return HandleState.NOTHING
+        return self._operations.pop().acks.acknowledge_running(ack, call.remote_address)
+
+    def _answer_acks(
+        self, request: v2.AckMessageRequest, call: Call, ends: Sequence[HandleState | Outcome[Refusal | None]]
+    ) -> None:
+        statuses = [_status_of(end) for end in ends]
         entries = [
             v2.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=each)
             for entry, each in zip(request.entries, statuses, strict=True)
@@ -80,7 +113,7 @@ class AckService:
         if fault is None and not 0 <= invisible_ms <= MOST_INVISIBLE_MS:
             text = f"invisible_duration is {invisible_ms} ms, not 0 to {MOST_INVISIBLE_MS}"
             fault = status(Code.ILLEGAL_INVISIBLE_TIME, text)
-        ack = self._ack_of(old, request.topic.name, request.group.name)
+        ack = ack_of(old, request.topic.name, request.group.name)
         state = self._state(ack)
         if fault is None and state is not HandleState.RUNNING:
             fault = _worthless(HandleState.OVER if state is HandleState.DONE else state)
@@ -94,7 +127,7 @@ class AckService:
     def _answer_change(self, call: Call, old: str, handle: Handle, outcome: Outcome[Refusal | Changed | None]) -> None:
         changed, new = outcome.answer, old
         if isinstance(changed, Changed) and changed.has_effect:
-            said, new = status(Code.OK), _renewed(handle, changed).text()
+            said, new = OK, _renewed(handle, changed).text()
         elif isinstance(changed, Changed):
             said = _worthless(HandleState.OVER)
         elif isinstance(changed, Refusal):
@@ -106,22 +139,18 @@ class AckService:
     def forward(self, request: v2.ForwardMessageToDeadLetterQueueRequest, call: Call) -> None:
         """Give a message up."""
         fault = topic_fault(request.topic) or group_fault(request.group)
-        ack = self._ack_of(request.receipt_handle, request.topic.name, request.group.name)
+        ack = ack_of(request.receipt_handle, request.topic.name, request.group.name)
         state = self._state(ack)
         if fault is None and state in _WORTHLESS:
             fault = _worthless(state)
         if fault is not None or ack is None or state is HandleState.DONE:
-            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=fault or status(Code.OK)))
+            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=fault or OK))
             return
 
-        def tell(statuses: Sequence[v2.Status]) -> None:
-            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=statuses[0]))
+        def tell(outcome: Outcome[Refusal | None]) -> None:
+            answer(call, v2.ForwardMessageToDeadLetterQueueResponse(status=_status_of(outcome)))
 
-        _when_all([_as_status(self._operations.pop().giving_up.give_up(ack, call.remote_address))], tell)
-
-    def _ack_of(self, text: str, topic: str, group: str) -> AckHeader | None:
-        handle = read_handle(text)
-        return None if handle is None else handle.ack(topic, group)
+        when_settled(self._operations.pop().giving_up.give_up(ack, call.remote_address), tell)
 
     def _state(self, ack: AckHeader | None) -> HandleState:
         return HandleState.NOTHING if ack is None else self._operations.pop().acks.state(ack)
@@ -143,37 +172,10 @@ def _worthless(state: HandleState) -> v2.Status:
     return status(Code.INVALID_RECEIPT_HANDLE, _WORTHLESS[state])
 
 
-def _settled(said: v2.Status) -> Outcome[v2.Status]:
-    return Outcome(said, is_settled=True)
-
-
-def _as_status(outcome: Outcome[Refusal | None]) -> Outcome[v2.Status]:
-    """Return what comes of an operation as a status."""
-    found: Outcome[v2.Status] = Outcome()
-
-    def settled(outcome: Outcome[Refusal | None]) -> None:
-        if outcome.failure is not None:
-            found.answer_with(failed(outcome.failure))
-        else:
-            found.answer_with(status(Code.OK) if outcome.answer is None else refused(outcome.answer))
-
-    when_settled(outcome, settled)
-    return found
-
-
-def _when_all(outcomes: Sequence[Outcome[v2.Status]], tell: Callable[[Sequence[v2.Status]], object]) -> None:
-    """Have the statuses told when all are there."""
-    missing = [outcome for outcome in outcomes if not outcome.is_settled]
-    if not missing:
-        tell([outcome.answer for outcome in outcomes])
-        return
-    left = len(missing)
-
-    def settled(_outcome: Outcome[v2.Status]) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            tell([outcome.answer for outcome in outcomes])
-
-    for outcome in missing:
-        outcome.on_settled = settled
+def _status_of(end: HandleState | Outcome[Refusal | None]) -> v2.Status:
+    """Return what has become of a message: what its handle is worth, or what the operation has come to."""
+    if not isinstance(end, Outcome):
+        return OK if end is HandleState.DONE else _worthless(end)
+    if end.failure is not None:
+        return failed(end.failure)
+    return OK if end.answer is None else refused(end.answer)

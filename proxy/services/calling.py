@@ -7,7 +7,9 @@ Rules
     3. The language, the date and the namespace of a caller are what it says; nothing depends on them.
 """
 
-from collections.abc import Callable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
@@ -104,8 +106,7 @@ def unary(
 
 def answer(call: Call, made: Answer) -> None:
     """Give the one answer of a call."""
-    call.send(made.SerializeToString())
-    call.finish()
+    call.answer(made.SerializeToString())
 
 
 def when_settled(outcome: Outcome[A], then: Callable[[Outcome[A]], object]) -> None:
@@ -114,3 +115,24 @@ def when_settled(outcome: Outcome[A], then: Callable[[Outcome[A]], object]) -> N
         then(outcome)
     else:
         outcome.on_settled = then
+
+
+def when_all(outcomes: Sequence[Outcome[A]], tell: Callable[[], object]) -> None:
+    """Call when all outcomes are settled, at once if they are."""
+    missing = [outcome for outcome in outcomes if not outcome.is_settled]
+    if not missing:
+        tell()
+        return
+    if len(missing) == 1:
+        missing[0].on_settled = lambda _: tell()
+        return
+    left = len(missing)
+
+    def settled(_outcome: Outcome[A]) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            tell()
+
+    for outcome in missing:
+        outcome.on_settled = settled

@@ -20,15 +20,20 @@ class Handle(NamedTuple):
         """Return it as clients get it."""
         return self.pop.text() if self.log_offset is None else f"{self.pop.text()} {self.log_offset}"
 
-    def ack(self, topic: str, group: str) -> AckHeader:
-        """Return what says to the broker which message this is."""
-        return AckHeader(
-            consumer_group=group,
-            topic=read_topic(topic, group, self.pop.retry),
-            queue_id=self.pop.queue_id,
-            handle=self.pop.text(),
-            queue_offset=self.pop.queue_offset,
-        )
+
+def ack_of(text: str, topic: str, group: str) -> AckHeader | None:
+    """Return what says to the broker which message a handle names; None if it is none."""
+    try:
+        pop = parse_handle(text)
+    except DecodeError:
+        return None
+    return AckHeader(
+        consumer_group=group,
+        topic=read_topic(topic, group, pop.retry),
+        queue_id=pop.queue_id,
+        handle=text,
+        queue_offset=pop.queue_offset,
+    )
 
 
 def read_handle(text: str) -> Handle | None:

@@ -14,7 +14,7 @@ Rules
     5. Whoever has gone is handed nothing: the wait of a call that is over ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -29,12 +29,12 @@ from ...common.record import Record, iter_records
 from ...common.subscriptions.subscription import ALL, TAG_TYPE, parse_tag_expression
 from ...remoting.headers.pop import PopHeader
 from ..messages import v2
-from ..messages.delivery import deliver
+from ..messages.delivery import deliver, set_milliseconds
 from ..messages.enums import Code, FilterType
 from ..messages.names import group_fault, topic_fault
 from ..messages.statuses import refused, status
 from ..rpc.call import Call
-from .handles import Handle
+from .handles import Handle, ack_of
 from .keepers import FIRST_MS, ClientKeepers
 
 LEAST_WAIT_MS: Final = 5_000
@@ -139,12 +139,13 @@ class ReceiveService:
                 text = "no match message" if popped.records else "no new message"
                 self._answer_with(call, status(Code.MESSAGE_NOT_FOUND, text))
                 return
-            self._send(call, v2.ReceiveMessageResponse(status=status(Code.OK)))
-            for found in wanted:
-                handle = Handle(found.handle, found.record.log_offset).text()
-                message = deliver(found.record, wish.header.topic, handle, found.attempts + 1)
-                self._send(call, v2.ReceiveMessageResponse(message=message))
-            self._end(call)
+            self._answer_with(call, status(Code.OK), [self._delivery(found, wish.header.topic) for found in wanted])
+
+    def _delivery(self, found: _Found, topic: str) -> bytes:
+        handle = Handle(found.handle, found.record.log_offset).text()
+        answer = v2.ReceiveMessageResponse()
+        deliver(answer.message, found.record, topic, handle, found.attempts + 1)
+        return answer.SerializeToString()
 
     def _found(self, popped: Popped) -> Iterator[_Found]:
         """Yield what was handed out."""
@@ -171,28 +172,22 @@ class ReceiveService:
 
     def _is_wanted(self, found: _Found, wish: _Wish, call: Call) -> bool:
         """Tell whether a message is for the client; be done with it if not."""
-        pop = self._operations.pop()
-        ack = Handle(found.handle).ack(wish.header.topic, wish.header.consumer_group)
-        if wish.tags and found.record.properties.get(TAGS) not in wish.tags:
+        is_other = bool(wish.tags) and found.record.properties.get(TAGS) not in wish.tags
+        if not is_other and found.attempts <= wish.group.retry_max_times:
+            return True
+        pop, ack = self._operations.pop(), ack_of(found.handle.text(), wish.header.topic, wish.header.consumer_group)
+        assert ack is not None, "a handle of ours can be read"
+        if is_other:
             pop.acks.acknowledge(ack, call.remote_address)
-            return False
-        if found.attempts > wish.group.retry_max_times:
+        else:
             pop.giving_up.give_up(ack, call.remote_address)
-            return False
-        return True
+        return False
 
-    def _answer_with(self, call: Call, said: v2.Status) -> None:
-        self._send(call, v2.ReceiveMessageResponse(status=said))
-        self._end(call)
-
-    def _send(self, call: Call, answer: v2.ReceiveMessageResponse) -> None:
-        call.send(answer.SerializeToString())
-
-    def _end(self, call: Call) -> None:
-        answer = v2.ReceiveMessageResponse()
-        answer.delivery_timestamp.FromMilliseconds(self._operations.clock.now_ms())
-        self._send(call, answer)
-        call.finish()
+    def _answer_with(self, call: Call, said: v2.Status, deliveries: Sequence[bytes] = ()) -> None:
+        end = v2.ReceiveMessageResponse()
+        set_milliseconds(end.delivery_timestamp, self._operations.clock.now_ms())
+        first = v2.ReceiveMessageResponse(status=said)
+        call.answer(first.SerializeToString(), *deliveries, end.SerializeToString())
 
 
 def _filter_fault(wanted: v2.FilterExpression) -> v2.Status | None:

@@ -34,6 +34,7 @@ from ..rpc.call import Call
 from .calling import Caller, answer
 
 AUTO_CREATED_TYPE: Final = "MIXED"
+_NORMAL: Final = MessageType.NORMAL.name
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _ALL: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
 """What clients may try with a topic of another broker, which knows better."""
@@ -166,7 +167,7 @@ class RouteService:
 
 def topic_type(topic: TopicConfig | None) -> str:
     """Return what a topic takes by its attribute; one that does not exist takes nothing in particular."""
-    return _UNSPECIFIED if topic is None else topic.attributes.get(MESSAGE_TYPE, MessageType.NORMAL.name)
+    return _UNSPECIFIED if topic is None else topic.attributes.get(MESSAGE_TYPE, _NORMAL)
 
 
 def accepted_types(topic: TopicConfig) -> Iterable[MessageType]:

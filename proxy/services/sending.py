@@ -12,7 +12,8 @@ Rules
     4. An answer that comes late, or copies that are missing, are failures to a client, which sends again.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -22,22 +23,26 @@ from ...broker.send.send import Sender, SendReceipt, Sent
 from ...broker.settings.refusal import Refusal
 from ...common.codes import VERSION
 from ...common.errors import BusyError, StoreError
+from ...common.grpc_codecs import codecs
 from ...common.metadata import TopicConfig
 from ...common.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 from ...common.outcome import Outcome
 from ...common.properties import SHARDING_KEY, format_properties, java_hash
+from ...store.consumequeue.appended import Appended
 from ..messages import v2
+from ..messages.brief import encode_sent
 from ..messages.enums import Code, MessageType
-from ..messages.names import topic_fault
-from ..messages.publishing import Publication, PublishRules, publish
-from ..messages.statuses import common_status, refused, status
+from ..messages.names import is_usable_topic, topic_fault
+from ..messages.publishing import MAX_PROPERTY_BYTES, PlainMessage, Publication, PublishRules, publish
+from ..messages.statuses import OK, common_status, refused, status
 from ..rpc.call import Call
-from .calling import Caller, answer, when_settled
+from .calling import Caller, answer, caller_of, unary, when_all, when_settled
 from .clients import ClientRegistry
 from .routes import AUTO_CREATED_TYPE, topic_type
 from .transactions import TransactionIds
 
 _MULTIPLIER: Final = 2_862_933_555_777_941_757
+_PLAIN_TYPES: Final = frozenset({AUTO_CREATED_TYPE, MessageType.NORMAL.name})
 _MASK: Final = (1 << 64) - 1
 
 
@@ -73,6 +78,37 @@ class SendService:
         self._transactions = transactions
         self._rules = PublishRules(operations.store.config.max_message_bytes, operations.clock.now_ms)
         self._next_queue = 0
+        self._serve = unary(v2.SendMessageRequest, v2.SendMessageResponse, self.send).serve
+
+    def serve(self, data: bytes, call: Call) -> None:
+        """Answer a request to send."""
+        plain = None if codecs is None else codecs.read_send(data)
+        if plain is None or not self._send_plain(PlainMessage(*plain), call):
+            self._serve(data, call)
+
+    def _send_plain(self, message: PlainMessage, call: Call) -> bool:
+        """Store one common message; False when something about it asks for the way of all others."""
+        name, body = message.topic, message.body
+        caller, topic = caller_of(call), self._operations.topics.get(name)
+        if not caller.client_id or topic is None or not is_usable_topic(name) or not message.is_common:
+            return False
+        if not topic.perm & PERM_WRITE or topic.write_queue_nums <= 0 or topic_type(topic) not in _PLAIN_TYPES:
+            return False
+        text = message.property_text()
+        if not 0 < len(body) <= self._rules.max_body_bytes or len(text) > MAX_PROPERTY_BYTES:
+            return False
+        self._next_queue += 1
+        send = GrpcSend(name, self._next_queue % topic.write_queue_nums, message.born_at_ms, text, 0)
+        self._hear(caller, name)
+        outcome = self._operations.sends.send(send, body, Sender(caller.address, VERSION, waits=True))
+        publication = Publication(name, body, {}, message.born_at_ms, MessageType.NORMAL, message.message_id, 0)
+        when_all((outcome,), partial(self._answer, call, (publication,), (outcome,)))
+        return True
+
+    def _hear(self, caller: Caller, topic_name: str) -> None:
+        client = self._clients.hear(caller)
+        if topic_name not in client.topics:
+            self._clients.produces(client, topic_name)
 
     def send(self, request: v2.SendMessageRequest, caller: Caller, call: Call) -> v2.SendMessageResponse | None:
         """Store messages."""
@@ -80,39 +116,41 @@ class SendService:
         if isinstance(checked, v2.Status):
             return v2.SendMessageResponse(status=checked)
         topic, publications = checked
-        client = self._clients.hear(caller)
-        if topic.topic_name not in client.topics:
-            self._clients.produces(client, topic.topic_name)
+        self._hear(caller, topic.topic_name)
         sender = Sender(caller.address, VERSION, waits=True)
-        entries: list[v2.SendResultEntry | None] = [None] * len(publications)
-
-        def settle(number: int, outcome: Outcome[Sent]) -> None:
-            entries[number] = self._entry(publications[number], outcome)
-            if None not in entries:
-                found = [entry for entry in entries if entry is not None]
-                told = common_status(entry.status for entry in found)
-                if len(found) == 1 and told.code != Code.OK:
-                    told = found[0].status
-                answer(call, v2.SendMessageResponse(status=told, entries=found))
-
-        for number, publication in enumerate(publications):
-            message = GrpcSend(
-                publication.topic,
-                self._queue(topic, publication),
-                publication.born_at_ms,
-                format_properties(publication.properties),
-                publication.reconsume_times,
-            )
-            outcome = self._operations.sends.send(message, publication.body, sender)
-            when_settled(outcome, _with(settle, number))
+        outcomes = [self._store(topic, publication, sender) for publication in publications]
+        when_all(outcomes, partial(self._answer, call, publications, outcomes))
         return None
+
+    def _store(self, topic: TopicConfig, publication: Publication, sender: Sender) -> Outcome[Sent]:
+        message = GrpcSend(
+            publication.topic,
+            self._queue(topic, publication),
+            publication.born_at_ms,
+            format_properties(publication.properties),
+            publication.reconsume_times,
+        )
+        return self._operations.sends.send(message, publication.body, sender)
+
+    def _answer(self, call: Call, publications: Sequence[Publication], outcomes: Sequence[Outcome[Sent]]) -> None:
+        first = outcomes[0]
+        if len(outcomes) == 1 and type(first.answer) is Appended and not (first.is_late or first.lacks_replicas):
+            call.answer(encode_sent(publications[0].message_id, first.answer.queue_offset))
+            return
+        entries = [self._entry(publication, sent) for publication, sent in zip(publications, outcomes, strict=True)]
+        told = common_status(entry.status for entry in entries)
+        if len(entries) == 1 and told.code != Code.OK:
+            told = entries[0].status
+        answer(call, v2.SendMessageResponse(status=told, entries=entries))
 
     def recall(self, request: v2.RecallMessageRequest, caller: Caller, call: Call) -> v2.RecallMessageResponse | None:
         """Keep a message from being delivered."""
-        fault = topic_fault(request.topic) or self._type_fault(request.topic.name, MessageType.DELAY)
+        fault = topic_fault(request.topic)
+        name = request.topic.name
+        if fault is None:
+            fault = _type_fault(self._operations.topics.get(name), name, MessageType.DELAY)
         if fault is not None:
             return v2.RecallMessageResponse(status=fault)
-        name = request.topic.name
         outcome = self._operations.recalls.recall(GrpcRecall(name, request.recall_handle, name), caller.address)
 
         def settle(outcome: Outcome[str | Refusal]) -> None:
@@ -145,20 +183,13 @@ class SendService:
             if isinstance(publication, v2.Status):
                 return publication
             publications.append(publication)
-        for publication in publications:
-            if (fault := self._type_fault(first.name, publication.kind)) is not None:
-                return fault
         topic = self._operations.topics.get(first.name)
+        for publication in publications:
+            if (fault := _type_fault(topic, first.name, publication.kind)) is not None:
+                return fault
         if topic is None or not topic.perm & PERM_WRITE or topic.write_queue_nums <= 0:
             return status(Code.FORBIDDEN, "no writable queue")
         return topic, publications
-
-    def _type_fault(self, name: str, kind: MessageType) -> v2.Status | None:
-        expected = topic_type(self._operations.topics.get(name))
-        if expected in (AUTO_CREATED_TYPE, kind.name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            return None
-        remark = f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {kind.name}"
-        return status(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, remark)
 
     def _queue(self, topic: TopicConfig, publication: Publication) -> int:
         count, properties = topic.write_queue_nums, publication.properties
@@ -174,7 +205,7 @@ class SendService:
         if isinstance(sent, Refusal):
             return v2.SendResultEntry(status=refused(sent))
         message_id = publication.message_id
-        told = status(Code.OK)
+        told = OK
         if outcome.is_late:
             told = status(Code.MASTER_PERSISTENCE_TIMEOUT, "send message failed, sendStatus=FLUSH_DISK_TIMEOUT")
         if outcome.lacks_replicas:
@@ -188,6 +219,14 @@ class SendService:
             if publication.kind is MessageType.TRANSACTION:
                 self._transactions.note(publication.topic, message_id, (sent.queue_offset, sent.log_offsets[0]))
         return entry
+
+
+def _type_fault(topic: TopicConfig | None, name: str, kind: MessageType) -> v2.Status | None:
+    expected = topic_type(topic)
+    if expected in (AUTO_CREATED_TYPE, kind.name) or name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        return None
+    remark = f"TopicMessageType validate failed, the expected type is {expected}, but actual type is {kind.name}"
+    return status(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, remark)
 
 
 def failed(failure: Exception) -> v2.Status:
@@ -211,7 +250,3 @@ def group_queue(group: str, count: int) -> int:
         if following >= count:
             return bucket
         bucket = following
-
-
-def _with(settle: Callable[[int, Outcome[Sent]], None], number: int) -> Callable[[Outcome[Sent]], None]:
-    return lambda outcome: settle(number, outcome)

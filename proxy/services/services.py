@@ -11,7 +11,7 @@ from ...remoting.transport.event_loop import TaskScope, repeat
 from ..messages import v2
 from ..messages.enums import Code
 from ..messages.statuses import status
-from ..rpc.call import Call, Methods, StreamMethod
+from ..rpc.call import Call, Methods, StreamMethod, UnaryMethod
 from .acknowledging import AckService
 from .calling import SERVICE, Caller, unary
 from .clients import LOOK_MS, ClientRegistry
@@ -43,13 +43,13 @@ class Services:
             "NotifyClientTermination": unary(
                 v2.NotifyClientTerminationRequest, v2.NotifyClientTerminationResponse, sessions.terminate
             ),
-            "SendMessage": unary(v2.SendMessageRequest, v2.SendMessageResponse, sends.send),
+            "SendMessage": UnaryMethod(sends.serve),
             "RecallMessage": unary(v2.RecallMessageRequest, v2.RecallMessageResponse, sends.recall),
             "EndTransaction": unary(v2.EndTransactionRequest, v2.EndTransactionResponse, transactions.end),
             "ReceiveMessage": unary(v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive)._replace(
                 is_long_poll=True
             ),
-            "AckMessage": unary(v2.AckMessageRequest, v2.AckMessageResponse, self._acknowledge),
+            "AckMessage": UnaryMethod(self._acknowledge),
             "ChangeInvisibleDuration": unary(
                 v2.ChangeInvisibleDurationRequest, v2.ChangeInvisibleDurationResponse, self._change
             ),
@@ -76,15 +76,14 @@ class Services:
 
     @cached_property
     def _acks(self) -> AckService:
-        return AckService(self._operations)
+        return AckService(self._operations, self.clients.hear)
 
     def _receive(self, request: v2.ReceiveMessageRequest, caller: Caller, call: Call) -> None:
         self.clients.hear(caller)
         self._receives.receive(request, caller.client_id, call)
 
-    def _acknowledge(self, request: v2.AckMessageRequest, caller: Caller, call: Call) -> None:
-        self.clients.hear(caller)
-        self._acks.acknowledge(request, call)
+    def _acknowledge(self, data: bytes, call: Call) -> None:
+        self._acks.serve(data, call)
 
     def _change(self, request: v2.ChangeInvisibleDurationRequest, caller: Caller, call: Call) -> None:
         self.clients.hear(caller)

@@ -123,7 +123,7 @@ class TransactionService:
         record = decode_record(asked_record(request, store_host))
         transaction_id = record.properties.get(UNIQ_KEY, "")
         try:
-            message = deliver(record, record.topic)
+            message = deliver(v2.Message(), record, record.topic)
         except (DecodeError, ConfigError) as error:
             _log.warning("nobody is asked about transaction %s: %s", transaction_id, error)
             return

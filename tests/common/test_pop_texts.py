@@ -1,8 +1,11 @@
 """The texts of POP, against what Java's ``ExtraInfoUtil`` and ``KeyBuilder`` wrote and read."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from javastores import java_cases
 
+from rocketlet.common import pop_texts
 from rocketlet.common.errors import DecodeError
 from rocketlet.common.names import pop_retry_topics
 from rocketlet.common.pop_texts import (
@@ -128,3 +131,21 @@ def test_retry_topics_are_java_s(case: dict[str, str]) -> None:
     assert (since_v2, before) == (case["v2"], case["v1"])
     assert normal_topic(case["topic"], "g") == case["normal"]
     assert normal_topic(since_v2, "g") == normal_topic(before, "g") == case["topic"]
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(-1, 1 << 64).map(str), st.sampled_from(["", "+7", "1", "b", "٣", "7 ", "0\n"])),
+        max_size=10,
+    )
+)
+def test_handles_are_read_alike_in_both_ways(words: list[str]) -> None:
+    """The quick way reads what the words say, or leaves it to them."""
+    text = " ".join(words)
+    try:
+        by_words = pop_texts._parse_words(text)  # pyright: ignore[reportPrivateUsage]  # the reference of the quick way
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            parse_handle(text)
+    else:
+        assert parse_handle(text) == by_words

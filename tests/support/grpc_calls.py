@@ -45,7 +45,7 @@ class LocalPort:
     ) -> AnswerT:
         """Return the one answer of a call that has it at once."""
         call = self.start(method, request.SerializeToString(), make_call(metadata))
-        return call.answer(answer)
+        return call.one_answer(answer)
 
     def telemetry(self, call: ProbeCall) -> RequestStream:
         """Open a telemetry stream."""

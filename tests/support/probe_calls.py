@@ -31,6 +31,12 @@ class ProbeCall:
         """Return how long its caller waits."""
         return self.left_ms
 
+    def answer(self, *messages: bytes) -> None:
+        """Keep the whole answer."""
+        for message in messages:
+            self.send(message)
+        self.finish()
+
     def send(self, message: bytes) -> None:
         """Keep a message of the answer."""
         if not self.is_over:
@@ -61,7 +67,7 @@ class ProbeCall:
         """Return the messages of the answer."""
         return [kind.FromString(data) for data in self.sent]
 
-    def answer(self, kind: type[M]) -> M:
+    def one_answer(self, kind: type[M]) -> M:
         """Return the one message of an answer that has ended well."""
         assert self.status == GrpcStatus.OK, (self.status, self.text)
         [found] = self.answers(kind)

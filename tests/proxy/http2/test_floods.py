@@ -3,7 +3,19 @@
 from collections.abc import Callable
 
 import pytest
-from http2_peer import EMPTY_SETTINGS, Http2Peer, code_of, data, is_acknowledgement, ping, reset_code, setting, uint
+from hpack.table import HeaderTable
+from http2_peer import (
+    EMPTY_SETTINGS,
+    REQUEST,
+    Http2Peer,
+    code_of,
+    data,
+    is_acknowledgement,
+    ping,
+    reset_code,
+    setting,
+    uint,
+)
 
 from rocketlet.proxy.http2.connection import TOO_LARGE
 from rocketlet.proxy.http2.events import ConnectionEnded, RequestReset, RequestStarted
@@ -17,7 +29,7 @@ from rocketlet.proxy.http2.frames import (
     encode_reset,
     encode_window_update,
 )
-from rocketlet.proxy.http2.headers import encode_headers
+from rocketlet.proxy.http2.headers import encode_headers, request_fault
 from rocketlet.proxy.http2.limits import DEFAULT_WINDOW, FloodLimit, Http2Limits
 from rocketlet.proxy.http2.settings import Setting
 from rocketlet.proxy.http2.streams import STREAM_BYTES
@@ -249,3 +261,54 @@ def test_mistake_ends_the_connection_once() -> None:
     assert [type(event) for event in events] == [ConnectionEnded]
     assert peer.send(bytes(1_000)) == []
     assert peer.connection.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (b"Upper", b"1"),
+        (b"connection", b"close"),
+        (b"x", b"a\r\nb"),
+        (b"te", b"gzip"),
+        (b":unknown", b"1"),
+        (b"", b"1"),
+    ],
+)
+def test_faulty_fields_are_refused_each_time(bad: tuple[bytes, bytes]) -> None:
+    """Also those that are named by their place in a table; requests without them are served."""
+    peer = Http2Peer()
+    for stream_id in (1, 3, 5):
+        assert not peer.send(peer.headers(stream_id, [bad]))
+        assert reset_code(peer.frames(), stream_id) == Http2Code.PROTOCOL_ERROR
+    assert isinstance(peer.send(peer.headers(7, [(b"x", b"good")]))[0], RequestStarted)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a"), (b":path", b"/a")],
+        [(b":method", b"POST"), (b":scheme", b"http"), (b"x", b"1"), (b":path", b"/a")],
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a"), (b"x", b"1"), (b":authority", b"h")],
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a"), (b"x", b"1"), (b":method", b"POST")],
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"")],
+        [(b":method", b"POST"), (b":path", b"/a")],
+        [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a\n")],
+    ],
+)
+def test_pseudo_headers_stand_in_front_once(fields: list[tuple[bytes, bytes]]) -> None:
+    """Doubled, late, missing, empty and damaged ones are refused."""
+    peer = Http2Peer()
+    for stream_id in (1, 3):
+        block = peer.encoder.encode(fields)
+        assert not peer.send(encode_frame(FrameType.HEADERS, END_HEADERS | END_STREAM, stream_id, block))
+        assert reset_code(peer.frames(), stream_id) == Http2Code.PROTOCOL_ERROR
+
+
+def test_names_of_the_fixed_table() -> None:
+    """Those that no request may have are known: no other fixed field has a fault."""
+    own = [(bytes(name), bytes(value)) for name, value in HeaderTable.STATIC_TABLE]
+    for name, value in own:
+        fields = [field for field in REQUEST if field[0] != name] + [(name, value or b"/a")]
+        fields.sort(key=lambda field: field[0][:1] != b":")
+        is_wrong = name in {b":status", b"transfer-encoding"}
+        assert (request_fault(fields, dict(fields), checks_fields=True) is not None) == is_wrong

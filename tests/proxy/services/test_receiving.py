@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
+from grpc_calls import make_call
 from probe_calls import ProbeCall
 from raw_calls import Caller, until
 
@@ -30,7 +31,7 @@ class Client:
         pop = operations.pop()
         self.keepers = ClientKeepers(lambda _: self.is_alive, operations.clock.now_ms, pop.release)
         self.receives = ReceiveService(operations, self.keepers)
-        self.acks = AckService(operations)
+        self.acks = AckService(operations, lambda _: None)
 
     def begin(self, call: ProbeCall | None = None, **fields: Any) -> ProbeCall:
         """Ask for messages, and return the call, which may be answered later."""
@@ -51,11 +52,11 @@ class Client:
             for each in messages
         ]
         request = v2.AckMessageRequest(topic=v2.Resource(name="T"), group=v2.Resource(name=group), entries=entries)
-        call = ProbeCall()
-        self.acks.acknowledge(request, call)
+        call = make_call()
+        self.acks.serve(request.SerializeToString(), call)
         self.operations.scheduler.end_turn()
         await until(lambda: call.status is not None)
-        answer = call.answer(v2.AckMessageResponse)
+        answer = call.one_answer(v2.AckMessageResponse)
         assert [entry.receipt_handle for entry in answer.entries] == [entry.receipt_handle for entry in entries]
         return Code(answer.status.code)
 
@@ -69,7 +70,7 @@ class Client:
         self.acks.change(request, call)
         self.operations.scheduler.end_turn()
         await until(lambda: call.status is not None)
-        answer = call.answer(v2.ChangeInvisibleDurationResponse)
+        answer = call.one_answer(v2.ChangeInvisibleDurationResponse)
         return Code(answer.status.code), answer.receipt_handle
 
     async def forward(self, message: v2.Message) -> Code:
@@ -81,7 +82,7 @@ class Client:
         self.acks.forward(request, call)
         self.operations.scheduler.end_turn()
         await until(lambda: call.status is not None)
-        return Code(call.answer(v2.ForwardMessageToDeadLetterQueueResponse).status.code)
+        return Code(call.one_answer(v2.ForwardMessageToDeadLetterQueueResponse).status.code)
 
 
 class Received(NamedTuple):

@@ -69,7 +69,7 @@ async def query_route(port: LocalPort, topic: str, endpoints: v2.Endpoints) -> v
     request = v2.QueryRouteRequest(topic=v2.Resource(name=topic), endpoints=endpoints)
     call = port.start("QueryRoute", request.SerializeToString(), make_call())
     await until(lambda: call.status is not None)
-    return call.answer(v2.QueryRouteResponse)
+    return call.one_answer(v2.QueryRouteResponse)
 
 
 @pytest.mark.feature("G16")

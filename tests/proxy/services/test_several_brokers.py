@@ -54,7 +54,7 @@ async def places(broker: Broker, topic: str, *hosts: str) -> list[tuple[str, str
     request = v2.QueryRouteRequest(topic=v2.Resource(name=topic), endpoints=endpoints)
     call = port.start("QueryRoute", request.SerializeToString(), make_call())
     await until(lambda: call.status is not None)
-    answer = call.answer(v2.QueryRouteResponse)
+    answer = call.one_answer(v2.QueryRouteResponse)
     assert answer.status.code == Code.OK
     return [
         (queue.broker.name, address.host, address.port)
@@ -84,7 +84,7 @@ async def test_assignment_names_all_brokers(brokers: tuple[Broker, Broker]) -> N
     )
     call = LocalPort(brokers[0]).start("QueryAssignment", request.SerializeToString(), make_call())
     await until(lambda: call.status is not None)
-    answer = call.answer(v2.QueryAssignmentResponse)
+    answer = call.one_answer(v2.QueryAssignmentResponse)
     queues = [assignment.message_queue for assignment in answer.assignments]
     assert [(queue.broker.name, queue.id) for queue in queues] == [("a", -1), ("b", -1)]
 

@@ -1,0 +1,9 @@
+from typing import TypeAlias
+
+Field: TypeAlias = tuple[bytes, bytes]
+
+def read_send(data: bytes) -> tuple[str, str, str, list[str], str, int, dict[str, str], bytes] | None: ...
+def read_ack(data: bytes) -> tuple[str, str, str, str] | None: ...
+def decode_fields(
+    data: bytes, fixed: tuple[Field, ...], entries: list[Field], size: int, limit: int, left: int
+) -> tuple[list[Field], list[Field], int, int] | None: ...

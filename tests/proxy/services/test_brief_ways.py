@@ -1,0 +1,159 @@
+"""The commonest requests take a shorter way: what is stored and answered is what the way of all others does."""
+
+from typing import Any
+
+import pytest
+from grpc_calls import LocalPort, make_call
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.topic.topics import MESSAGE_TYPE, make_topic
+from rocketlet.common.grpc_codecs import codecs
+from rocketlet.common.record import decode_record
+from rocketlet.proxy.messages import v2
+from rocketlet.proxy.messages.brief import encode_acknowledged, encode_sent
+from rocketlet.proxy.messages.publishing import RESERVED
+from rocketlet.proxy.messages.statuses import OK
+from rocketlet.proxy.services import acknowledging, sending
+
+WORD = st.one_of(st.sampled_from(["", " ", "a", "TagA", "a b", "a|b", "é", "\x7f", "\n"]), st.text(max_size=6))
+NAMES = st.one_of(st.sampled_from([*sorted(RESERVED)[:3], "__SHARDINGKEY", "TRACE_CONTEXT", "", "a", "b"]), WORD)
+STAMP = st.tuples(st.integers(-2, 1 << 34), st.integers(-5, 1_100_000_000))
+SYSTEM = st.fixed_dictionaries(
+    {"message_id": WORD, "body_encoding": st.integers(0, 3), "message_type": st.integers(0, 6)},
+    optional={
+        "tag": WORD,
+        "keys": st.lists(WORD, max_size=2),
+        "born_host": WORD,
+        "born_timestamp": STAMP,
+        "delivery_timestamp": STAMP,
+        "queue_id": st.integers(-1, 9),
+        "message_group": WORD,
+        "priority": st.integers(-1, 9),
+        "trace_context": WORD,
+        "delivery_attempt": st.integers(-1, 3),
+        "body_digest": st.just(v2.Digest(type=1, checksum="0")),
+    },
+)
+NO_PROPERTIES: dict[str, str] = {}
+COMMON = {
+    "message_id": "01AB",
+    "body_encoding": 1,
+    "message_type": 1,
+    "born_host": "here",
+    "born_timestamp": (1_700_000_000, 5_000_000),
+    "queue_id": 3,
+}
+
+
+@pytest.fixture
+def port(broker: Broker) -> LocalPort:
+    """Return the services of a broker with two topics."""
+    if codecs is None:
+        pytest.skip("the compiled codecs are not built: they need a C compiler")
+    port = LocalPort(broker)
+    for name, kind in (("T", "MIXED"), ("F", "FIFO")):
+        topic = make_topic(name, 1)
+        topic.attributes = {MESSAGE_TYPE: kind}
+        port.operations.topics.put(topic)
+        port.operations.topics.unsaved.discard(name)
+    return port
+
+
+def make_message(
+    fields: dict[str, Any], properties: dict[str, str], topic: str = "T", body: bytes = b"body"
+) -> v2.Message:
+    """Return a message; instants are seconds and nanoseconds."""
+    made = v2.Message(topic=v2.Resource(name=topic), user_properties=properties, body=body)
+    plain = {name: value for name, value in fields.items() if not isinstance(value, tuple)}
+    made.system_properties.MergeFrom(v2.SystemProperties(**plain))
+    for name in fields.keys() - plain.keys():
+        stamp = getattr(made.system_properties, name)
+        stamp.seconds, stamp.nanos = fields[name]
+    return made
+
+
+def both_ways(port: LocalPort, method: str, request: bytes) -> list[tuple[bytes, Any]]:
+    """Return what is answered and stored, by the shorter way and by that of all others."""
+    found: list[tuple[bytes, Any]] = []
+    for compiled in (codecs, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sending, "codecs", compiled)
+            patch.setattr(acknowledging, "codecs", compiled)
+            before = port.operations.store.log_max_offset
+            call = port.start(method, request, make_call())
+            store = port.operations.store
+            data = b"" if store.log_max_offset == before else store.record_at(before)
+            stored = decode_record(data) if data else None
+            found.append(
+                (b"".join(call.sent), stored and (stored.topic, stored.body, stored.properties, stored.born_at_ms))
+            )
+    return found
+
+
+def without_offset(answer: bytes) -> v2.SendMessageResponse:
+    """Return an answer but for the place, which is the next one each time."""
+    found = v2.SendMessageResponse.FromString(answer)
+    for entry in found.entries:
+        entry.offset = 0
+    return found
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    system=st.one_of(SYSTEM, SYSTEM.map(lambda some: {**COMMON, **some}), st.just(COMMON)),
+    topic=st.sampled_from(["T", "T", "T", "F", "none", "%RETRY%g", "TBW102", "a b", ""]),
+    properties=st.one_of(st.just(NO_PROPERTIES), st.dictionaries(NAMES, WORD, max_size=3)),
+    body=st.one_of(st.just(b"body"), st.binary(max_size=3)),
+)
+@example(system=COMMON, topic="T", properties={"a": "1"}, body=b"body")
+@example(system=COMMON | {"message_type": 4}, topic="T", properties={}, body=b"body")
+def test_sends(port: LocalPort, system: dict[str, Any], topic: str, properties: dict[str, str], body: bytes) -> None:
+    """Whatever a message has."""
+    sent = make_message(system, properties, topic, body)
+    request = v2.SendMessageRequest(messages=[sent]).SerializeToString()
+    (short, kept), (other, kept_by_other) = both_ways(port, "SendMessage", request)
+    assert without_offset(short) == without_offset(other)
+    assert kept == kept_by_other
+
+
+def test_common_messages_take_the_shorter_way(port: LocalPort) -> None:
+    """As official clients send them: with tag, keys, properties and a namespace."""
+    sent = make_message(COMMON | {"tag": "TagA", "keys": ["k1", "k2"]}, {"a": "1"})
+    sent.topic.resource_namespace = "n"
+    data = v2.SendMessageRequest(messages=[sent]).SerializeToString()
+    assert codecs is not None
+    found = codecs.read_send(data)
+    assert found == ("T", "01AB", "TagA", ["k1", "k2"], "here", 1_700_000_000_005, {"a": "1"}, b"body")
+    ack = v2.AckMessageRequest(group=v2.Resource(name="g"), topic=v2.Resource(name="T"))
+    ack.entries.add(message_id="01AB", receipt_handle="1 2 3")
+    assert codecs.read_ack(ack.SerializeToString()) == ("g", "T", "01AB", "1 2 3")
+    ack.entries.add(message_id="01AC", receipt_handle="1 2 4")
+    assert codecs.read_ack(ack.SerializeToString()) is None
+    assert codecs.read_send(v2.SendMessageRequest(messages=[sent, sent]).SerializeToString()) is None
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=40), cut=st.integers(0, 120), change=st.integers(0, 255))
+def test_damaged_requests(port: LocalPort, data: bytes, cut: int, change: int) -> None:
+    """Any bytes, and requests that are cut off or changed in one place, are answered alike."""
+    sent = make_message(COMMON, {"a": "1"})
+    whole = v2.SendMessageRequest(messages=[sent]).SerializeToString()
+    changed = whole[:cut] + bytes([change]) + whole[cut + 1 :]
+    for request in (data, whole[:cut], changed):
+        (short, kept), (other, kept_by_other) = both_ways(port, "SendMessage", request)
+        assert without_offset(short) == without_offset(other)
+        assert kept == kept_by_other
+
+
+@given(name=st.text(max_size=200), place=st.integers(0, (1 << 63) - 1), handle=st.text(max_size=300))
+def test_brief_answers(name: str, place: int, handle: str) -> None:
+    """They are what the library writes."""
+    entry = v2.SendResultEntry(status=OK, message_id=name, transaction_id=name, offset=place)
+    sent = v2.SendMessageResponse.FromString(encode_sent(name, place))
+    assert sent == v2.SendMessageResponse(status=OK, entries=[entry])
+    assert encode_sent(name, place) == sent.SerializeToString()
+    done = v2.AckMessageResultEntry(message_id=name, receipt_handle=handle, status=OK)
+    acknowledged = v2.AckMessageResponse(status=OK, entries=[done])
+    assert encode_acknowledged(name, handle) == acknowledged.SerializeToString()
