@@ -55,8 +55,10 @@ if TYPE_CHECKING:
     from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
     from .replication.slave_link import SlaveState
+    from .security.storage import InThread, SecurityStore
 
 _KEPT_FILES = ("replica.json", JOURNAL)
+_SECURITY_FILES = ("users.json", "acls.json")
 T = TypeVar("T")
 
 
@@ -234,7 +236,8 @@ class Broker:
         delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
         file = SettingsFile(config, self._files)
         tables = (topics, groups, offsets, modes, filters)
-        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches)
+        security = await _find_security(config, names, partial(_run_in, writer), self._files)
+        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches, security)
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
@@ -309,6 +312,19 @@ def _find_batches(
     from .pop.ordered_batches import make_ordered_batches
 
     return make_ordered_batches(topics, groups, now_ms)
+
+
+async def _find_security(
+    config: BrokerConfig, names: frozenset[str], in_thread: "InThread", files: Files
+) -> "SecurityStore | None":
+    """Return users and policies, with those of the settings; none where nobody asks for them, as with most brokers."""
+    wanted = config.security
+    makes_users = wanted.init_user_text or wanted.inner_credentials_text or wanted.imports_plain_acl
+    if not (wanted.authenticates or makes_users or names.intersection(_SECURITY_FILES)):
+        return None
+    from .security.first_users import open_security
+
+    return await open_security(config, in_thread, files)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:
