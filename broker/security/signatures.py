@@ -14,8 +14,8 @@ import hmac
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ...common.errors import JsonError
-from ...common.java_json import check_slow, read_json
+import msgspec
+
 from ...common.signing import (
     LAST_VERSION_WITHOUT_MARKS,
     SECURITY_TOKEN,
@@ -23,7 +23,7 @@ from ...common.signing import (
     UNIQUE_KEY_QUERY,
     content_of,
 )
-from ...remoting.codec.command import SLOW_BYTES, Command, format_text
+from ...remoting.codec.command import UNREADABLE, Command
 
 _NOTHING: Final = frozenset[str]()
 _MARKS: Final = frozenset({UNIQUE_KEY_QUERY})
@@ -63,8 +63,7 @@ def _contents(command: Command, fields: Mapping[str, str]) -> Iterator[bytes]:
 def _find_nulls(text: bytes) -> Mapping[str, str]:
     """Return the fields without a value, which no handler gets to see."""
     try:
-        check_slow(text, SLOW_BYTES)
-        table: Any = read_json(text)
-    except JsonError:
+        table = msgspec.json.decode(text, type=dict[str, Any])
+    except UNREADABLE:
         return {}
-    return {format_text(name): "null" for name, value in table.items() if value is None}
+    return {name: "null" for name, value in table.items() if value is None}

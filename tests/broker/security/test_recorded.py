@@ -7,6 +7,7 @@ import json
 import pathlib
 
 import pytest
+from guarded import PLAIN_ACL
 from raw_calls import Caller, RecordedCall, open_caller, recorded_calls
 
 from rocketlet.broker.server import Broker
@@ -14,28 +15,6 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
 
-PLAIN_ACL = """\
-globalWhiteRemoteAddresses:
-- 10.10.103.*
-accounts:
-- accessKey: RocketMQ
-  secretKey: '12345678'
-  whiteRemoteAddress:
-  admin: false
-  defaultTopicPerm: DENY
-  defaultGroupPerm: SUB
-  topicPerms:
-  - topicA=DENY
-  - topicB=PUB|SUB
-  groupPerms:
-  - groupA=DENY
-  - groupB=PUB|SUB
-- accessKey: rocketmq2
-  secretKey: '12345678'
-  whiteRemoteAddress: 192.168.1.*
-  admin: true
-"""
-"""What the recorded broker imported (README of the vectors)."""
 ANSWERED = frozenset(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1))
 
 
@@ -57,7 +36,7 @@ def settings(settings: dict[str, str], tmp_path: pathlib.Path) -> dict[str, str]
 def calls(vectors: pathlib.Path) -> list[RecordedCall]:
     """Return the recorded requests that handlers answered."""
     found = [call for call in recorded_calls(vectors, "auth-frames", "auth") if call.request.code in ANSWERED]
-    return [call for call in found if "no permission to access" not in (call.answer and call.answer.remark or "")]
+    return [call for call in found if "no permission to access" not in ((call.answer and call.answer.remark) or "")]
 
 
 @pytest.mark.feature("A9", "A10", "A11", "A16", "A18")
