@@ -161,6 +161,10 @@ FOUND: Final = "(found)"
 """Stands for a default that depends on the machine."""
 
 
+NOT_SHOWN: Final = "******"
+"""Stands for a value that is a secret."""
+
+
 class Setting(NamedTuple):
     """One row of ``--print-config``."""
 
@@ -171,12 +175,16 @@ class Setting(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Which key a field is read by; of a default that a factory finds on this machine nothing is told."""
+    """Which key a field is read by; of a default that a factory finds on this machine nothing is told.
+
+    A secret is a text that is not shown; a struct that has one must keep it out of its ``repr`` as well.
+    """
 
     name: str
     meaning: str
     least: int = 0
     most: int = 2**63 - 1
+    is_secret: bool = False
 
 
 class _KeyedField(NamedTuple):
@@ -205,11 +213,15 @@ def parse_settings(kind: type[Struct], settings: Mapping[str, str]) -> dict[str,
 
 
 def describe_settings(config: Struct) -> list[Setting]:
-    """Return a row for each setting of a config."""
+    """Return a row for each setting of a config, with ``NOT_SHOWN`` in the place of secrets."""
     return [
-        Setting(field.key.name, format_setting(getattr(config, field.name)), field.default, field.key.meaning)
+        Setting(field.key.name, _show(field, getattr(config, field.name)), field.default, field.key.meaning)
         for field in _keyed_fields(type(config))
     ]
+
+
+def _show(field: _KeyedField, value: object) -> str:
+    return NOT_SHOWN if field.key.is_secret and value else format_setting(value)
 
 
 def format_setting(value: object) -> str:

@@ -28,6 +28,7 @@ from .grpc import GrpcConfig
 from .java_keys import refuse_dangerous, warn_unused
 from .pop import PopConfig
 from .replication import ReplicationConfig
+from .security import SecurityConfig
 
 _ROWS = (
     ("storePathRootDir", "root", "directory of the store"),
@@ -264,6 +265,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     pop: PopConfig = field(default_factory=PopConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
     advertised_port: int = 0
     repairs: bool = False
     settings_file: str = ""
@@ -314,8 +316,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         replication = ReplicationConfig(**parse_settings(ReplicationConfig, settings))
         pop = PopConfig(**parse_settings(PopConfig, settings))
         grpc = GrpcConfig(**parse_settings(GrpcConfig, settings))
+        security = SecurityConfig(**parse_settings(SecurityConfig, settings))
         fields = parse_settings(cls, settings)
-        parts = {"store": store, "replication": replication, "pop": pop, "grpc": grpc}
+        parts = {"store": store, "replication": replication, "pop": pop, "grpc": grpc, "security": security}
         config = cls(**parts, given=frozenset(settings), **fields)
         warn_unused(settings, used=config.used_keys)
         return config
@@ -323,7 +326,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     @property
     def used_keys(self) -> frozenset[str]:
         """The keys that have a meaning here."""
-        parts = (BrokerConfig, ReplicationConfig, PopConfig, GrpcConfig)
+        parts = (BrokerConfig, ReplicationConfig, PopConfig, GrpcConfig, SecurityConfig)
         own = frozenset(key for part in parts for key in setting_keys(part))
         return own | {row.key for row in describe_store(self.store)}
 
@@ -340,5 +343,6 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
             *describe_settings(self.replication),
             *describe_settings(self.pop),
             *describe_settings(self.grpc),
+            *describe_settings(self.security),
             *describe_store(self.store),
         ]

@@ -165,9 +165,11 @@ _REFUSED = {
     "timerWheelSnapshotFlush": _unless("false", "snapshots of the timer wheel are not built"),
     "enableLmq": _unless("false", "light message queues are not built"),
     "enableMultiDispatch": _unless("false", "light message queues are not built"),
-    "aclEnable": _unless("false", "access control is not built"),
-    "authenticationEnabled": _unless("false", "access control is not built"),
-    "authorizationEnabled": _unless("false", "access control is not built"),
+    "aclEnable": _unless(
+        "false",
+        "the rules of plain_acl.yml are imported instead: set authenticationEnabled, authorizationEnabled and "
+        "migrateAuthFromV1Enabled to true, and aclEnable to false",
+    ),
     "tls.server.mode": _unless("permissive|disabled", "TLS is not built"),
     "tls.server.need.client.auth": _unless("none", "TLS is not built"),
     "tls.server.authClient": _unless("false", "TLS is not built"),

@@ -21,16 +21,9 @@ Only allocation strategies see it, since some hash names and all members of a gr
 Messages that arrive lose it by ``strip_message``, also in these two properties. Client ids, keys and other properties
 are not touched.
 
-Requests of a user with credentials are signed (Java's ``AclClientRPCHook``):
-
-    AccessKey        the name of the user
-    SecurityToken    only where one was given
-    Signature        base64(HMAC-SHA1(secret key, text)); the text is the values of all other fields in the order of
-                     their names, then the body
+Requests of a user with credentials are signed (Java's ``AclClientRPCHook``; ``common/signing.py``).
 """
 
-import base64
-import hmac
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -47,6 +40,7 @@ from ...common.names import (
     is_system_topic,
 )
 from ...common.properties import PRODUCER_GROUP, RETRY_TOPIC
+from ...common.signing import sign
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, HeartbeatData, LockBatchBody, LockedQueues, SubscriptionData
 from ...remoting.codec.command import Command
@@ -55,9 +49,6 @@ from .hooks import RpcHook, hooks_of
 from .settings import ClientSettings, Credentials
 
 SEPARATOR = "%"
-ACCESS_KEY = "AccessKey"
-SECURITY_TOKEN = "SecurityToken"  # noqa: S105 # the name of a field
-SIGNATURE = "Signature"
 _FIELDS = ("topic", "originTopic", "group", "consumerGroup", "producerGroup")
 _LETTERS = ("a", "b")
 _PROPERTY_TEXT = "i"
@@ -260,15 +251,4 @@ class RequestPipeline:
 
 def sign_request(request: Command, credentials: Credentials) -> None:
     """Put the keys and the signature of all that it holds into a request."""
-    fields = request.ext
-    fields.pop(SIGNATURE, None)
-    fields[ACCESS_KEY] = credentials.access_key
-    if credentials.security_token is not None:
-        fields[SECURITY_TOKEN] = credentials.security_token
-    text = "".join(value for _, value in sorted(fields.items())).encode()
-    fields[SIGNATURE] = signature_of(text + request.body, credentials.secret_key)
-
-
-def signature_of(content: bytes, secret_key: str) -> str:
-    """Return the signature of bytes (Java's ``AclSigner``)."""
-    return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()
+    sign(request.ext, request.body, credentials.access_key, credentials.secret_key, credentials.security_token)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.common.settings import (
+    NOT_SHOWN,
     Key,
     Setting,
     change_java_properties,
@@ -55,6 +56,18 @@ def test_description_has_a_row_for_each_key() -> None:
         Setting("isOn", "false", "true", "a switch"),
         Setting("theHost", "here", "(found)", "found on this machine"),
     ]
+
+
+def test_secret_is_not_shown() -> None:
+    """Neither its value nor its length; an empty one is shown as empty."""
+
+    class Keeper(msgspec.Struct, frozen=True, kw_only=True):
+        password: Annotated[str, Key("thePassword", "a secret", is_secret=True)] = ""
+
+    given = Keeper(**parse_settings(Keeper, {"thePassword": "very secret"}))
+    assert given.password == "very secret"  # noqa: S105 # the test's own
+    assert describe_settings(given) == [Setting("thePassword", NOT_SHOWN, "", "a secret")]
+    assert describe_settings(Keeper()) == [Setting("thePassword", "", "", "a secret")]
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))

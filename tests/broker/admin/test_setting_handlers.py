@@ -119,7 +119,7 @@ async def test_settings_of_the_start_are_refused(caller: Caller, settings: dict[
         ({"brokerRole": "SLAVE"}, 1, "brokerRole is read at the start only: "),
         ({"inSyncReplicas": "0"}, 1, "inSyncReplicas is 0, expected 1 to "),
         ({"enableControllerMode": "true"}, 1, "enableControllerMode=true cannot be used: controller mode is not built"),
-        ({"aclEnable": "true"}, 1, "aclEnable=true cannot be used: access control is not built"),
+        ({"aclEnable": "true"}, 1, "aclEnable=true cannot be used: the rules of plain_acl.yml are imported instead: "),
         ({"configBlackList": ""}, 16, "Can not update config in black list."),
         ({"brokerConfigPath": "x"}, 16, "Can not update config in black list."),
         ({"rocketmqHome": "x"}, 16, "Can not update config in black list."),

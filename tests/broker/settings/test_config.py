@@ -71,7 +71,6 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("allAckInSyncStateSet", "true"),
         ("duplicationEnable", "true"),
         ("aclEnable", "true"),
-        ("authenticationEnabled", "true"),
         ("authorizationEnabled", "true"),
         ("tls.server.mode", "enforcing"),
         ("enableDLegerCommitLog", "true"),

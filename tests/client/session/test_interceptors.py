@@ -22,8 +22,9 @@ from rocketlet.client import (
     TransactionProducerSettings,
 )
 from rocketlet.client.group.offsets import offset_file_of
-from rocketlet.client.session.interceptors import Namespace, NamespacedStrategy, sign_request, signature_of
+from rocketlet.client.session.interceptors import Namespace, NamespacedStrategy, sign_request
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.signing import signature_of
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import (
     CheckClientBody,
