@@ -23,6 +23,7 @@ from .transaction.end_transaction import EndTransaction
 
 if TYPE_CHECKING:
     from .pop.parts import Pop
+    from .security.access import Access
 
 
 class OtherBroker(NamedTuple):
@@ -58,5 +59,7 @@ class BrokerOperations(NamedTuple):
     recalls: RecallOperation
     transaction_ends: EndTransaction
     pop: "Callable[[], Pop]"
+    access: "Access | None"
+    """Tells who may do what; ``None`` where everybody is served."""
     find_other_brokers: Callable[[str, Callable[[Sequence[OtherBroker]], object]], object]
     """Calls with the other brokers that have a topic, as far as they serve gRPC."""

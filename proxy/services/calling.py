@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
 
@@ -62,6 +62,7 @@ class Request(Protocol):
         ...
 
 
+Check = Callable[[Any, Call], v2.Status | None]
 RequestT = TypeVar("RequestT", bound=Request)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
@@ -81,10 +82,11 @@ def unary(
     request_type: type[RequestT],
     refusal_type: Callable[..., AnswerT],
     serve: Callable[[RequestT, Caller, Call], AnswerT | None],
+    check: Check | None = None,
 ) -> UnaryMethod:
     """Return a method that is served by a function, which returns the answer or gives it later (``answer``).
 
-    ``refusal_type`` makes an answer of a status.
+    ``refusal_type`` makes an answer of a status; ``check`` returns that of a request that is not served.
     """
 
     def serve_bytes(data: bytes, call: Call) -> None:
@@ -92,6 +94,10 @@ def unary(
             request = request_type.FromString(data)
         except ProtobufDecodeError:
             call.finish(GrpcStatus.UNKNOWN)
+            return
+        refusal = None if check is None else check(request, call)
+        if refusal is not None:
+            answer(call, refusal_type(status=refusal))
             return
         caller = caller_of(call)
         if not caller.client_id:

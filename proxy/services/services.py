@@ -1,9 +1,9 @@
 """All methods of the service, with what they share, for one broker."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from ...broker.operations import BrokerOperations
 from ...common.ids import Address
@@ -13,6 +13,7 @@ from ..messages.enums import Code
 from ..messages.statuses import status
 from ..rpc.call import Call, Methods, StreamMethod, UnaryMethod
 from .acknowledging import AckService
+from .authorization import CallGuard
 from .calling import SERVICE, Caller, unary
 from .clients import LOOK_MS, ClientRegistry
 from .keepers import ClientKeepers
@@ -23,6 +24,8 @@ from .sessions import SessionService
 from .telemetry import TelemetryService
 from .transactions import TransactionIds, TransactionService
 
+Served = tuple[Any, Any, Callable[[Any, Caller, Call], Any]]
+"""A request, its answer, and what serves it."""
 NO_LITE: Final = "lite topics are not built: subscribe to a topic, and filter by tags or SQL92"
 
 
@@ -36,32 +39,41 @@ class Services:
         self.clients = clients = ClientRegistry(operations, transactions.ask)
         routes, sessions = RouteService(operations, own_address), SessionService(clients)
         sends = SendService(operations, clients, ids)
-        named = {
-            "QueryRoute": unary(v2.QueryRouteRequest, v2.QueryRouteResponse, routes.query_route),
-            "QueryAssignment": unary(v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, routes.query_assignment),
-            "Heartbeat": unary(v2.HeartbeatRequest, v2.HeartbeatResponse, sessions.heartbeat),
-            "NotifyClientTermination": unary(
-                v2.NotifyClientTerminationRequest, v2.NotifyClientTerminationResponse, sessions.terminate
+        guard = None if operations.access is None else CallGuard(operations.access)
+        check = None if guard is None else guard.check
+        served: dict[str, Served] = {
+            "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, routes.query_route),
+            "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, routes.query_assignment),
+            "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, sessions.heartbeat),
+            "NotifyClientTermination": (
+                v2.NotifyClientTerminationRequest,
+                v2.NotifyClientTerminationResponse,
+                sessions.terminate,
             ),
-            "SendMessage": UnaryMethod(sends.serve),
-            "RecallMessage": unary(v2.RecallMessageRequest, v2.RecallMessageResponse, sends.recall),
-            "EndTransaction": unary(v2.EndTransactionRequest, v2.EndTransactionResponse, transactions.end),
-            "ReceiveMessage": unary(v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive)._replace(
-                is_long_poll=True
+            "SendMessage": (v2.SendMessageRequest, v2.SendMessageResponse, sends.send),
+            "RecallMessage": (v2.RecallMessageRequest, v2.RecallMessageResponse, sends.recall),
+            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, transactions.end),
+            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive),
+            "AckMessage": (v2.AckMessageRequest, v2.AckMessageResponse, self._acknowledge),
+            "ChangeInvisibleDuration": (
+                v2.ChangeInvisibleDurationRequest,
+                v2.ChangeInvisibleDurationResponse,
+                self._change,
             ),
-            "AckMessage": UnaryMethod(self._acknowledge),
-            "ChangeInvisibleDuration": unary(
-                v2.ChangeInvisibleDurationRequest, v2.ChangeInvisibleDurationResponse, self._change
+            "ForwardMessageToDeadLetterQueue": (
+                v2.ForwardMessageToDeadLetterQueueRequest,
+                v2.ForwardMessageToDeadLetterQueueResponse,
+                self._forward,
             ),
-            "ForwardMessageToDeadLetterQueue": unary(
-                v2.ForwardMessageToDeadLetterQueueRequest, v2.ForwardMessageToDeadLetterQueueResponse, self._forward
-            ),
-            "SyncLiteSubscription": unary(
-                v2.SyncLiteSubscriptionRequest, v2.SyncLiteSubscriptionResponse, _refuse_lite
-            ),
-            "Telemetry": StreamMethod(TelemetryService(operations, clients).open),
+            "SyncLiteSubscription": (v2.SyncLiteSubscriptionRequest, v2.SyncLiteSubscriptionResponse, _refuse_lite),
         }
-        self.methods: Methods = {SERVICE + name: method for name, method in named.items()}
+        named = {name: unary(*how, check) for name, how in served.items()}
+        named["ReceiveMessage"] = named["ReceiveMessage"]._replace(is_long_poll=True)
+        if check is None:  # the shorter ways do not read who calls
+            named["SendMessage"], named["AckMessage"] = UnaryMethod(sends.serve), UnaryMethod(self._acknowledge_data)
+        telemetry = StreamMethod(TelemetryService(operations, clients, check).open)
+        methods: Methods = {**named, "Telemetry": telemetry}
+        self.methods: Methods = {SERVICE + name: method for name, method in methods.items()}
 
     def __repr__(self) -> str:
         return f"<Services for {self.clients!r}>"
@@ -82,7 +94,10 @@ class Services:
         self.clients.hear(caller)
         self._receives.receive(request, caller.client_id, call)
 
-    def _acknowledge(self, data: bytes, call: Call) -> None:
+    def _acknowledge(self, request: v2.AckMessageRequest, caller: Caller, call: Call) -> None:
+        self._acks.acknowledge(request, caller, call)
+
+    def _acknowledge_data(self, data: bytes, call: Call) -> None:
         self._acks.serve(data, call)
 
     def _change(self, request: v2.ChangeInvisibleDurationRequest, caller: Caller, call: Call) -> None:

@@ -10,7 +10,8 @@ Rules
        subscribes to, or uses names that it may not, ends as INVALID_ARGUMENT; a kind of client that the broker does
        not serve, as INTERNAL.
     4. What a client answers to a question of the broker is taken by its nonce; it counts for nothing else.
-    5. The server ends a stream when its client has, and when the port closes.
+    5. What a client may not say is answered by the refusal alone, with which the stream ends.
+    6. The server ends a stream when its client has, and when the port closes.
 """
 
 from typing import Final
@@ -25,7 +26,7 @@ from ..messages.enums import ClientType, Code
 from ..messages.names import group_fault, topic_fault
 from ..messages.statuses import status
 from ..rpc.call import Call, GrpcStatus
-from .calling import NO_CLIENT_ID, Caller, caller_of
+from .calling import NO_CLIENT_ID, Caller, Check, caller_of
 from .clients import CONSUMERS, ClientRegistry, GrpcClient
 
 REPEAT_MS: Final = 300
@@ -46,20 +47,24 @@ _FAILED: Final = "process client telemetryCommand failed. "
 class TelemetryService:
     """Opens the streams."""
 
-    def __init__(self, operations: BrokerOperations, clients: ClientRegistry) -> None:
+    def __init__(self, operations: BrokerOperations, clients: ClientRegistry, check: Check | None = None) -> None:
         self._operations = operations
         self._clients = clients
+        self._check = check
 
     def open(self, call: Call) -> "TelemetryStream":
         """Return who takes the commands of a client."""
-        return TelemetryStream(call, self._operations, self._clients)
+        return TelemetryStream(call, self._operations, self._clients, self._check)
 
 
 class TelemetryStream:
     """The commands of one client."""
 
-    def __init__(self, call: Call, operations: BrokerOperations, clients: ClientRegistry) -> None:
+    def __init__(
+        self, call: Call, operations: BrokerOperations, clients: ClientRegistry, check: Check | None = None
+    ) -> None:
         self._call = call
+        self._check = check
         self._operations = operations
         self._clients = clients
         self._client: GrpcClient | None = None
@@ -82,6 +87,11 @@ class TelemetryStream:
             command = v2.TelemetryCommand.FromString(message)
         except ProtobufDecodeError:
             self._finish(GrpcStatus.UNKNOWN)
+            return
+        refusal = None if self._check is None else self._check(command, self._call)
+        if refusal is not None:
+            self.write(_command(refusal))
+            self._finish()
             return
         client = self._clients.hear(self._caller)
         if command.WhichOneof("command") == "settings":

@@ -1,0 +1,154 @@
+"""Who calls, and whether they may: the same users and policies as over remoting (grpc.md §1.4, security.md §7).
+
+    authorization: MQv2-HMAC-SHA1 Credential=<user>[/…], SignedHeaders=x-mq-date-time, Signature=<hex>
+
+The signature is HMAC-SHA1 of the bytes of the header ``x-mq-date-time`` with the user's password, in hex digits of
+either case. The time is not looked at: clients put a Z behind their local time.
+
+    call                                                        needs
+    SendMessage, RecallMessage, EndTransaction                  the topic: Pub; a retry topic the group: Pub
+    ReceiveMessage, AckMessage, QueryAssignment                 the group: Sub, and the topic: Sub
+    ForwardMessageToDeadLetterQueue, ChangeInvisibleDuration    the same; upstream wants the group alone for the latter
+    Heartbeat, NotifyClientTermination                          the group: Sub; producers nothing
+    QueryRoute                                                  the topic: Pub or Sub
+    Telemetry, settings                                         each topic published: Pub; the group and each topic: Sub
+
+Who may not is answered UNAUTHORIZED, in the usual answer. White lists name calls by their messages, as in
+``apache.rocketmq.v2.SendMessageRequest``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from ...broker.security.access import Access
+from ...broker.security.decision import Need
+from ...broker.security.needs import group_need, topic_need
+from ...common.access import Action
+from ..messages import v2
+from ..messages.enums import Code
+from ..messages.statuses import status
+from ..rpc.call import Call
+
+AUTHORIZATION: Final = "authorization"
+DATE_TIME: Final = "x-mq-date-time"
+WRONG_HEADER: Final = "authentication header is incorrect."
+NO_DATE: Final = "datetime is null."
+Needs = Iterable[Need]
+FindNeeds = Callable[[Any], Needs]
+
+
+class CallGuard:
+    """Checks calls before they are served."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._needs = _STRICT_NEEDS if access.is_strict else _UPSTREAM_NEEDS
+
+    def __repr__(self) -> str:
+        return f"<CallGuard {self._access!r}>"
+
+    def check(self, request: Message, call: Call) -> v2.Status | None:
+        """Return what a caller is told who may not do what a request asks for."""
+        metadata = call.metadata
+        header, date = metadata.get(AUTHORIZATION, ""), metadata.get(DATE_TIME, "")
+        words = _read_header(header)
+        if header and (words is None or not date):
+            return status(Code.UNAUTHORIZED, WRONG_HEADER if words is None else NO_DATE)
+        name, signature = words or ("", "")
+        fits = partial(_fits, date.encode(), signature.lower())
+        kind = request.DESCRIPTOR.full_name
+        needs = self._needs[kind](request)
+        remark = self._access.refuse(kind, name, fits, needs, call.remote_address)
+        return None if remark is None else status(Code.UNAUTHORIZED, remark)
+
+
+def _read_header(text: str) -> tuple[str, str] | None:
+    """Return the name and the signature that a header holds, None if it is none."""
+    _, blank, rest = text.partition(" ")
+    words: dict[str, str] = {}
+    for part in rest.split(","):
+        key, equal, value = part.strip().partition("=")
+        if not equal:
+            return None
+        words[key] = value
+    name = words.get("Credential", "").partition("/")[0]
+    return (name, words.get("Signature", "")) if blank else None
+
+
+def _fits(content: bytes, signature: str, key: bytes) -> bool:
+    return hmac.compare_digest(hmac.digest(key, content, "sha1").hex().encode(), signature.encode())
+
+
+def _published(request: Any) -> Needs:
+    yield topic_need(request.topic.name, Action.PUB)
+
+
+def _sent(request: v2.SendMessageRequest) -> Needs:
+    for topic in dict.fromkeys(message.topic.name for message in request.messages):
+        yield topic_need(topic, Action.PUB)
+
+
+def _consumed(request: Any) -> Needs:
+    yield group_need(request.group.name, Action.SUB)
+    yield topic_need(request.topic.name, Action.SUB)
+
+
+def _received(request: v2.ReceiveMessageRequest) -> Needs:
+    yield group_need(request.group.name, Action.SUB)
+    yield topic_need(request.message_queue.topic.name, Action.SUB)
+
+
+def _of_group(request: Any) -> Needs:
+    yield group_need(request.group.name, Action.SUB)
+
+
+def _member(request: v2.HeartbeatRequest | v2.NotifyClientTerminationRequest) -> Needs:
+    if request.group.name:
+        yield group_need(request.group.name, Action.SUB)
+
+
+def _route(request: v2.QueryRouteRequest) -> Needs:
+    yield topic_need(request.topic.name, Action.PUB, Action.SUB)
+
+
+def _told(request: v2.TelemetryCommand) -> Needs:
+    kind = request.settings.WhichOneof("pub_sub")
+    if kind == "publishing":
+        for topic in request.settings.publishing.topics:
+            yield topic_need(topic.name, Action.PUB)
+    elif kind == "subscription":
+        yield group_need(request.settings.subscription.group.name, Action.SUB)
+        for entry in request.settings.subscription.subscriptions:
+            yield topic_need(entry.topic.name, Action.SUB)
+
+
+def _nothing(_request: Message) -> Needs:
+    return ()
+
+
+def _by_name(*rows: tuple[type[Message], FindNeeds]) -> dict[str, FindNeeds]:
+    return {kind.DESCRIPTOR.full_name: find for kind, find in rows}
+
+
+_STRICT_NEEDS: Final = _by_name(
+    (v2.SendMessageRequest, _sent),
+    (v2.RecallMessageRequest, _published),
+    (v2.EndTransactionRequest, _published),
+    (v2.ReceiveMessageRequest, _received),
+    (v2.AckMessageRequest, _consumed),
+    (v2.ChangeInvisibleDurationRequest, _consumed),
+    (v2.ForwardMessageToDeadLetterQueueRequest, _consumed),
+    (v2.QueryAssignmentRequest, _consumed),
+    (v2.HeartbeatRequest, _member),
+    (v2.NotifyClientTerminationRequest, _member),
+    (v2.QueryRouteRequest, _route),
+    (v2.TelemetryCommand, _told),
+    (v2.SyncLiteSubscriptionRequest, _nothing),
+)
+_UPSTREAM_NEEDS: Final = _STRICT_NEEDS | _by_name((v2.ChangeInvisibleDurationRequest, _of_group))
