@@ -32,7 +32,7 @@ _USER: Final = {"accessKey": "sender", "secretKey": "sender123"}
 _TOPIC: Final = "Signed"
 
 
-def _send(server: RocketletServer, client: Driver, user: dict[str, str], count: int) -> float:
+def _send(server: RocketletServer, client: Driver, user: dict[str, str], count: int, _round: int) -> float:
     """Return the CPU time of a message, in microseconds."""
     load: dict[str, Any] = {"topic": _TOPIC, "bodyBytes": 128, "inFlight": 64, "settings": {"sendMsgTimeout": 30_000}}
     before = running_us(server.pid)
@@ -57,10 +57,8 @@ def main(rounds: int, count: int) -> None:
         place = Path(directory)
         with RocketletServer(place / "open", {}) as unguarded, RocketletServer(place / "guarded", GUARDED) as guarded:
             asyncio.run(_let_send(guarded.broker))
-            sides = [
-                lambda _round, server=server, user=user: _send(server, client, user, count)
-                for server, user in ((unguarded, {}), (guarded, _USER))
-            ]
+            users: list[tuple[RocketletServer, dict[str, str]]] = [(unguarded, {}), (guarded, _USER)]
+            sides = [partial(_send, server, client, user, count) for server, user in users]
             plain, signed = take_turns(rounds, sides)
     factors = [costly / cheap for cheap, costly in zip(plain, signed, strict=True)]
     factor = statistics.median(factors)

@@ -27,5 +27,5 @@ def key_entries(
     texts: Sequence[bytes], topics: Sequence[str], prefixes: dict[str, tuple[int, int]]
 ) -> tuple[array[int], array[int]] | None: ...
 def scan_signed(
-    text: Raw | bytes, body: bytes, leaves_marks_out: bool, names: tuple[str, ...]
+    text: Raw | bytes, body: bytes, version: int, names: tuple[str, ...]
 ) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None: ...

@@ -491,6 +491,7 @@ cdef int add_entry(array.array rows, array.array hashes, Py_ssize_t row, uint32_
 
 cdef enum:
     MOST_SIGNED_FIELDS = 48
+    LAST_VERSION_WITHOUT_MARKS = 399
 
 
 cdef struct SignedField:
@@ -502,7 +503,7 @@ cdef struct SignedField:
     Py_ssize_t start
 
 
-def scan_signed(object text, bytes body, bint leaves_marks_out, tuple names):
+def scan_signed(object text, bytes body, int version, tuple names):
     """Return who signed, with what, what for, and the values of some fields (``signing.scan_signed``).
 
     ``None`` unless all fields are texts with plain names, each once, without blanks between them, and one byte for each
@@ -511,12 +512,12 @@ def scan_signed(object text, bytes body, bint leaves_marks_out, tuple names):
     cdef Py_buffer view
     PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
     try:
-        return scan_signed_fields(<const uint8_t *>view.buf, view.len, body, leaves_marks_out, names)
+        return scan_signed_fields(<const uint8_t *>view.buf, view.len, body, version, names)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef object scan_signed_fields(const uint8_t *data, Py_ssize_t size, bytes body, bint leaves_marks_out, tuple names):
+cdef object scan_signed_fields(const uint8_t *data, Py_ssize_t size, bytes body, int version, tuple names):
     cdef SignedField fields[MOST_SIGNED_FIELDS]
     cdef SignedField *order[MOST_SIGNED_FIELDS]
     cdef SignedField *field
@@ -596,7 +597,7 @@ cdef object scan_signed_fields(const uint8_t *data, Py_ssize_t size, bytes body,
             return None
         if is_named(field, b"AccessKey", 9):
             user = field
-        if leaves_marks_out and is_named(field, b"_UNIQUE_KEY_QUERY", 17):
+        if version <= LAST_VERSION_WITHOUT_MARKS and is_named(field, b"_UNIQUE_KEY_QUERY", 17):
             continue
         field.start = total
         total += field.size

@@ -42,22 +42,16 @@ def content_of(fields: Mapping[str, str], body: bytes, *, left_out: frozenset[st
     return text.encode(errors="replace") + body  # half a surrogate pair is "?", as in Java
 
 
-def scan_signed(
-    text: msgspec.Raw | bytes, body: bytes, names: tuple[str, ...], *, leaves_marks_out: bool
+def scan_signed_slowly(
+    text: msgspec.Raw | bytes,
+    body: bytes,
+    version: int,
+    names: tuple[str, ...],
 ) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None:
     """Return who signed a request, the signature, what it is for, and the values of the fields that are named.
 
     ``text`` is the JSON of the fields. ``None`` for what is not usual: a token, no name or signature, no texts.
     """
-    if codecs is not None:
-        return codecs.scan_signed(text, body, leaves_marks_out, names)
-    return scan_signed_slowly(text, body, names, leaves_marks_out=leaves_marks_out)
-
-
-def scan_signed_slowly(
-    text: msgspec.Raw | bytes, body: bytes, names: tuple[str, ...], *, leaves_marks_out: bool
-) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None:
-    """Return the same in Python."""
     try:
         fields = _read_texts(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -65,11 +59,13 @@ def scan_signed_slowly(
     name, signature = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
     if not name or signature is None or SECURITY_TOKEN in fields:
         return None
-    content = content_of(fields, body, left_out=MARKS if leaves_marks_out else NOTHING)
+    content = content_of(fields, body, left_out=MARKS if version <= LAST_VERSION_WITHOUT_MARKS else NOTHING)
     return name, signature.encode(errors="replace"), content, tuple([fields.get(wanted) for wanted in names])
 
 
 _read_texts = msgspec.json.Decoder(dict[str, str]).decode
+scan_signed = scan_signed_slowly if codecs is None else codecs.scan_signed
+"""The same, compiled where there was a compiler."""
 
 
 class SigningKey:

@@ -31,7 +31,7 @@ from ...common.errors import DecodeError, RecordError
 from ...common.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...common.properties import REAL_TOPIC
 from ...common.record import decode_record
-from ...common.signing import ACCESS_KEY, LAST_VERSION_WITHOUT_MARKS, SigningKey, scan_signed
+from ...common.signing import ACCESS_KEY, SigningKey, scan_signed
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import describe_request
 from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers, refuse_unknown
@@ -138,8 +138,7 @@ class Guard:
 
         def answer(command: Command, connection: Connection) -> Reply:
             if command.ext_table is None:
-                leaves_marks_out = command.version <= LAST_VERSION_WITHOUT_MARKS
-                found = scan_signed(command.ext_text, command.body, names, leaves_marks_out=leaves_marks_out)
+                found = scan_signed(command.ext_text, command.body, command.version, names)
                 if found is not None:
                     name, signature, content, values = found
                     key = keys.get(name)
