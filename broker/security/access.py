@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ...common.clock import Clock
-from ...common.ids import Address, format_address
-from ...remoting.transport.limits import LogRateLimiter
+from ...common.ids import Address
 from ..settings.config import BrokerConfig
 from .decision import Need
 from .failed_tries import FailedTries
 from .guard import MOST_GRANTED, NO_NAME, NOBODY, TOO_MANY_TRIES, WRONG_SIGNATURE
-from .signatures import key_of
 from .tables import Security
 
 MOST_KNOWN: Final = 10_000
@@ -33,7 +31,6 @@ class Access:
         self._config = config.security
         self._security = security
         self._tries = FailedTries(clock)
-        self._refusals = LogRateLimiter(clock, "calls refused to users")
         self._granted: set[tuple[str, Need, str]] = set()
         self._known: set[tuple[str, Address]] = set()  # who has signed rightly, and from where
         security.subscribe(self._forget)
@@ -53,14 +50,6 @@ class Access:
 
         ``kind`` is how white lists name such requests, ``fits`` tells whether a key has made its signature.
         """
-        remark = self._find_refusal(kind, name, fits, needs, address)
-        if remark is not None and self._refusals.may_log():
-            _log.warning("refusing %.100s from %s: %.300r", kind, format_address(*address), remark)
-        return remark
-
-    def _find_refusal(
-        self, kind: str, name: str | None, fits: Callable[[bytes], bool], needs: Iterable[Need], address: Address
-    ) -> str | None:
         remark = self._identify(name, fits, address)
         is_open = kind in self._config.open_to_anybody
         if remark is not None and not is_open:
@@ -78,7 +67,7 @@ class Access:
         user = self._security.find_user(name)
         if user is not None and user.is_disabled:
             return f"User:{name} is disabled."
-        if user is None or not fits(key_of(user.password)):
+        if user is None or not fits(user.password.encode(errors="replace")):
             if self._tries.note(address[0]):
                 _log.warning("checking nothing more from %s for a while: too many wrong signatures", address[0])
             return f"User:{name} is not found." if user is None else WRONG_SIGNATURE

@@ -24,7 +24,7 @@ from hpack.exceptions import HPACKDecodingError, OversizedHeaderListError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from ...common.grpc_codecs import codecs
+from .compiled import codecs
 from .events import Headers
 
 TABLE_BYTES = 4_096

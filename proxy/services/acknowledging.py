@@ -18,9 +18,9 @@ from ...broker.operations import BrokerOperations
 from ...broker.pop.acks import Changed, HandleState
 from ...broker.pop.handing_out import ORDERED
 from ...broker.settings.refusal import Refusal
-from ...common.grpc_codecs import codecs
 from ...common.outcome import Outcome
 from ...remoting.headers.pop import AckHeader
+from ..http2.compiled import codecs
 from ..messages import v2
 from ..messages.brief import encode_acknowledged
 from ..messages.enums import Code

@@ -20,6 +20,7 @@ Who may not is answered UNAUTHORIZED, in the usual answer. White lists name call
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
@@ -30,11 +31,15 @@ from ...broker.security.access import Access
 from ...broker.security.decision import Need
 from ...broker.security.needs import group_need, topic_need
 from ...common.access import Action
+from ...common.clock import Clock
+from ...common.ids import format_address
+from ...remoting.transport.limits import LogRateLimiter
 from ..messages import v2
 from ..messages.enums import Code
 from ..messages.statuses import status
 from ..rpc.call import Call
 
+_log = logging.getLogger(__name__)
 AUTHORIZATION: Final = "authorization"
 DATE_TIME: Final = "x-mq-date-time"
 WRONG_HEADER: Final = "authentication header is incorrect."
@@ -46,8 +51,9 @@ FindNeeds = Callable[[Any], Needs]
 class CallGuard:
     """Checks calls before they are served."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, clock: Clock) -> None:
         self._access = access
+        self._refusals = LogRateLimiter(clock, "calls refused to users")
         self._needs = _STRICT_NEEDS if access.is_strict else _UPSTREAM_NEEDS
 
     def __repr__(self) -> str:
@@ -65,7 +71,11 @@ class CallGuard:
         kind = request.DESCRIPTOR.full_name
         needs = self._needs[kind](request)
         remark = self._access.refuse(kind, name, fits, needs, call.remote_address)
-        return None if remark is None else status(Code.UNAUTHORIZED, remark)
+        if remark is None:
+            return None
+        if self._refusals.may_log():
+            _log.warning("refusing %s from %s: %.300r", kind, format_address(*call.remote_address), remark)
+        return status(Code.UNAUTHORIZED, remark)
 
 
 def _read_header(text: str) -> tuple[str, str] | None:

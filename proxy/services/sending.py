@@ -23,12 +23,12 @@ from ...broker.send.send import Sender, SendReceipt, Sent
 from ...broker.settings.refusal import Refusal
 from ...common.codes import VERSION
 from ...common.errors import BusyError, StoreError
-from ...common.grpc_codecs import codecs
 from ...common.metadata import TopicConfig
 from ...common.names import DLQ_PREFIX, PERM_WRITE, RETRY_PREFIX
 from ...common.outcome import Outcome
 from ...common.properties import SHARDING_KEY, format_properties, java_hash
 from ...store.consumequeue.appended import Appended
+from ..http2.compiled import codecs
 from ..messages import v2
 from ..messages.brief import encode_sent
 from ..messages.enums import Code, MessageType

@@ -39,7 +39,7 @@ class Services:
         self.clients = clients = ClientRegistry(operations, transactions.ask)
         routes, sessions = RouteService(operations, own_address), SessionService(clients)
         sends = SendService(operations, clients, ids)
-        guard = None if operations.access is None else CallGuard(operations.access)
+        guard = None if operations.access is None else CallGuard(operations.access, operations.clock)
         check = None if guard is None else guard.check
         served: dict[str, Served] = {
             "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, routes.query_route),

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.topic.topics import MESSAGE_TYPE, make_topic
-from rocketlet.common.grpc_codecs import codecs
 from rocketlet.common.record import decode_record
+from rocketlet.proxy.http2.compiled import codecs
 from rocketlet.proxy.messages import v2
 from rocketlet.proxy.messages.brief import encode_acknowledged, encode_sent
 from rocketlet.proxy.messages.publishing import RESERVED

@@ -5,6 +5,6 @@ import os
 codecs = None
 if not os.environ.get("ROCKETLET_PURE_PYTHON"):  # for comparisons
     try:
-        from . import _grpc_codecs as codecs  # pyright: ignore[reportUnusedImport]  # what uses it takes it from here
+        from ...common import _grpc_codecs as codecs  # pyright: ignore[reportUnusedImport]  # what uses it takes it from here
     except ImportError:
         codecs = None
