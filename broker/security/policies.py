@@ -137,12 +137,12 @@ class Acl(NamedTuple):
         """Return the entries of a type."""
         return next((policy.entries for policy in self.policies if policy.type is kind), ())
 
-    def with_entry(self, kind: PolicyType, entry: Entry) -> "Acl":
-        """Return the policies with an entry in the place of the one for the same resource, or as the last."""
-        entries = self.entries(kind)
-        if any(old.resource == entry.resource for old in entries):
-            return self._with(kind, tuple(entry if old.resource == entry.resource else old for old in entries))
-        return self._with(kind, (*entries, entry))
+    def with_entries(self, entries: Iterable[tuple[PolicyType, Entry]]) -> "Acl":
+        """Return the policies with each entry in the place of the one for the same resource, or as the last."""
+        tables = {kind: {entry.resource: entry for entry in old} for kind, old in self.policies}
+        for kind, entry in entries:
+            tables.setdefault(kind, {})[entry.resource] = entry
+        return Acl(tuple(Policy(kind, tuple(table.values())) for kind, table in tables.items()))
 
     def without_entry(self, kind: PolicyType, resource: Resource) -> "Acl":
         """Return the policies without the entry for a resource."""
@@ -305,11 +305,10 @@ def _merge(acl: Acl, policies: Iterable[PolicyInfo]) -> Acl:
     infos = [(read_policy_type(each.policy_type), info) for each in policies for info in each.entries or ()]
     if not infos:
         raise ValueError("The policies is empty.")
-    for kind, info in infos:
-        acl = acl.with_entry(kind, read_entry(info))
-    if (count := sum(len(policy.entries) for policy in acl.policies)) > MAX_LISTED:
+    merged = acl.with_entries([(kind, read_entry(info)) for kind, info in infos])
+    if (count := sum(len(policy.entries) for policy in merged.policies)) > MAX_LISTED:
         raise ValueError(f"the subject would have {count} entries, the limit is {MAX_LISTED}")
-    return acl
+    return merged
 
 
 def _refuse(remark: str) -> Refusal:

@@ -160,7 +160,5 @@ def _read(name: str, info: UserInfo) -> User:
     """Return a user of the file, in which nothing is left to a default."""
     kind, status = find_word(UserType, info.user_type), find_word(UserStatus, info.user_status)
     if not name.strip() or not info.password or kind is None or status is None:
-        raise ValueError(
-            f"user {name!r} needs a name, a password, userType Super or Normal, userStatus enable or disable"
-        )
+        raise ValueError(f"user {name!r} needs a password, userType Super or Normal, userStatus enable or disable")
     return User(name=name, password=info.password, type=kind, status=status)

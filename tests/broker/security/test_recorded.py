@@ -57,7 +57,7 @@ def settings(settings: dict[str, str], tmp_path: pathlib.Path) -> dict[str, str]
 def calls(vectors: pathlib.Path) -> list[RecordedCall]:
     """Return the recorded requests that handlers answered."""
     found = [call for call in recorded_calls(vectors, "auth-frames", "auth") if call.request.code in ANSWERED]
-    return [call for call in found if "no permission to access" not in (call.answer and call.answer.remark or "")]
+    return [call for call in found if "no permission to access" not in ((call.answer and call.answer.remark) or "")]
 
 
 @pytest.mark.feature("A9", "A10", "A11", "A16", "A18")
