@@ -33,7 +33,6 @@ from .users import UserTable
 
 _ANYTHING: Final = "*"
 _SUBJECT: Final = "User:"
-_EXCEPTION: Final = "org.apache.rocketmq.auth.authorization.exception.AuthorizationException"
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -205,8 +204,8 @@ class AclTable:
     def merge(self, subject: str | None, info: AclInfo | None, users: UserTable) -> "AclTable | Refusal":
         """Return the table with the entries of a request put in, or why not (3006 and 3007 do the same)."""
         if info is None or not info.policies:
-            return Refusal(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: The body of acl is null")
-        name = find_user_name(info.subject) or find_user_name(subject)
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
+        name = find_user_name(subject) if find_user_name(info.subject) is None else find_user_name(info.subject)
         if name is None:
             return Refusal(ResponseCode.SYSTEM_ERROR, "An system error occurred, please try again later.")
         try:
@@ -271,7 +270,7 @@ class AclTable:
 def find_user_name(subject: str | None) -> str | None:
     """Return the name in ``User:<name>``, ``None`` if a text is something else."""
     word, colon, name = (subject or "").partition(":")
-    return name if colon and name and word.casefold() == "user" else None
+    return name if colon and word.casefold() == "user" else None
 
 
 def read_policy_type(text: str | None) -> PolicyType:
@@ -289,7 +288,8 @@ def read_entry(info: EntryInfo) -> Entry:
         raise ValueError("The actions is empty.")
     if Action.ANY in actions:
         raise ValueError("The actions can not be Any.")
-    for place in info.source_ips or ():
+    places = tuple(place or "" for place in info.source_ips or ())
+    for place in places:
         if not place.strip():
             raise ValueError("The source ip is empty.")
         if _parse_network(place) is None:
@@ -297,7 +297,7 @@ def read_entry(info: EntryInfo) -> Entry:
     decision = find_word(Decision, info.decision)
     if decision is None:
         raise ValueError("The decision is null or illegal.")
-    return Entry(resource, tuple(actions), decision, tuple(info.source_ips or ()))
+    return Entry(resource, tuple(actions), decision, places)
 
 
 def _merge(acl: Acl, policies: Iterable[PolicyInfo]) -> Acl:

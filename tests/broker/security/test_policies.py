@@ -94,6 +94,7 @@ def test_source_addresses_are_replaced_with_the_entry() -> None:
         (info(grant(places=["10.0.0.0/255.0.0.0"])), 16, "The source ip is invalid."),
         (info(grant(places=["localhost"])), 16, "The source ip is invalid."),
         (info(grant(places=[" "])), 16, "The source ip is empty."),
+        (info(EntryInfo(resource="*", actions=["Pub"], source_ips=[None])), 16, "The source ip is empty."),
         (info(grant(decision="Maybe")), 16, "The decision is null or illegal."),
         (info(grant(decision=None)), 16, "The decision is null or illegal."),
         (info(), 16, "The policies is empty."),
@@ -101,9 +102,9 @@ def test_source_addresses_are_replaced_with_the_entry() -> None:
         (
             AclInfo(),
             1,
-            "org.apache.rocketmq.auth.authorization.exception.AuthorizationException: The body of acl is null",
+            "The body of acl is null",
         ),
-        (None, 1, "org.apache.rocketmq.auth.authorization.exception.AuthorizationException: The body of acl is null"),
+        (None, 1, "The body of acl is null"),
     ],
 )
 def test_policies_that_nobody_can_have_are_refused(asked: AclInfo | None, code: int, remark: str) -> None:
@@ -114,7 +115,7 @@ def test_policies_that_nobody_can_have_are_refused(asked: AclInfo | None, code: 
 
 
 @pytest.mark.feature("A11")
-@pytest.mark.parametrize("subject", ["", "alice", "User:", "Role:alice", None])
+@pytest.mark.parametrize("subject", ["", "alice", "User", "Role:alice", None])
 def test_subject_that_is_none_is_refused(subject: str | None) -> None:
     """Only users have policies."""
     assert AclTable().merge(subject, info(grant()), USERS) == Refusal(

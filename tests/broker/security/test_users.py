@@ -98,6 +98,9 @@ def test_users_that_cannot_be_changed() -> None:
     to_super = UserInfo(user_type="Super")
     assert TABLE.update("ghost", UserInfo(), by_super=True) == Refusal(16, "The user is not exist")
     assert TABLE.update("", UserInfo(), by_super=True) == Refusal(29, "The username is blank")
+    for blank in (" ", "\t"):
+        refusal = Refusal(16, "username can not be blank")
+        assert TABLE.update(blank, UserInfo(), by_super=True) == TABLE.delete(blank, by_super=True) == refusal
     assert TABLE.update("alice", to_super, by_super=False) == Refusal(1, ONLY_SUPER)
     assert TABLE.update("root", UserInfo(user_status="disable"), by_super=False) == Refusal(16, ONLY_SUPER)
     assert TABLE.delete("root", by_super=False) == Refusal(16, ONLY_SUPER)

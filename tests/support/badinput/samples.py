@@ -11,7 +11,12 @@ from rocketlet.common.message import PULL_SUBSCRIPTION
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 
-SETTINGS_OF_BROKER = {"recallMessageEnable": "true"}
+_AUTH = "org.apache.rocketmq.auth"
+SETTINGS_OF_BROKER = {
+    "recallMessageEnable": "true",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
 TOPIC, SENT_TOPIC, GROUP, PRODUCERS, CLIENT = "BadInput", "BadInputSent", "GID-bad", "PID-bad", "client-bad"
 MESSAGES = 3
 HOST = "192.0.2.7:10911"  # a broker that is only registered
