@@ -114,7 +114,7 @@ class Entry(NamedTuple):
             actions=[action.value for action in self.actions],
             decision=self.decision.value,
             resource=str(self.resource),
-            source_ips=list(self.source_ips) or None,
+            source_ips=[*self.source_ips] if self.source_ips else None,
         )
 
 

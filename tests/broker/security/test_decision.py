@@ -24,7 +24,9 @@ def entry(text: str) -> Entry:
     """Return the entry of a line: resource, actions, decision, addresses."""
     name, actions, decision, *places = text.split()
     return read_entry(
-        EntryInfo(resource=name, actions=actions.split(","), decision=decision, source_ips=places or None)
+        EntryInfo(
+            resource=name, actions=actions.split(","), decision=decision, source_ips=[*places] if places else None
+        )
     )
 
 

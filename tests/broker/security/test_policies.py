@@ -27,7 +27,7 @@ def grant(
 ) -> EntryInfo:
     """Return an entry."""
     return EntryInfo(
-        resource=resource, actions=list(actions), decision=decision, source_ips=None if places is None else list(places)
+        resource=resource, actions=list(actions), decision=decision, source_ips=None if places is None else [*places]
     )
 
 
