@@ -22,6 +22,8 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
+from ..common.signing import sign
+from ..remoting.codec.command import Command
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -243,13 +245,13 @@ class Broker:
         tasks = await stack.enter_async_context(TaskScope())
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
-        pool = await stack.enter_async_context(ConnectionPool(self._clock))
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=_signer(self._config)))
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
         stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
-        ports = await self._bind(stack, parts)
+        ports = await self._bind(stack, parts, state.security)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)
         stack.callback(parts.scheduler.stop_parking)
@@ -265,9 +267,14 @@ class Broker:
         stack.push_async_callback(parts.registration.stop)
         await role.go_online()
 
-    async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
+    async def _bind(self, stack: AsyncExitStack, parts: Components, users: "SecurityStore | None") -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
+        if self._config.security.authenticates:
+            from .security.guard import Guard  # not for brokers that serve everybody, as most do
+
+            assert users is not None, "who asks for names knows users"
+            handlers = Guard(self._config, users.security, self.store, self._clock).around(handlers)
         if self._around is not None:
             handlers = self._around(handlers)
         limits = server_limits(
@@ -325,6 +332,12 @@ async def _find_security(
     from .security.first_users import open_security
 
     return await open_security(config, in_thread, files)
+
+
+def _signer(config: BrokerConfig) -> Callable[[Command], None] | None:
+    """Return what signs the requests to other servers, if they shall be."""
+    user = config.security.inner_user
+    return None if user is None else lambda command: sign(command.ext, command.body, user.name, user.password)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

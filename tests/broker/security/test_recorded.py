@@ -8,6 +8,7 @@ import pathlib
 import re
 
 import pytest
+from guarded import PLAIN_ACL
 from raw_calls import Caller, RecordedCall, open_caller, recorded_calls
 
 from rocketlet.broker.server import Broker
@@ -15,28 +16,6 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
 
-PLAIN_ACL = """\
-globalWhiteRemoteAddresses:
-- 10.10.103.*
-accounts:
-- accessKey: RocketMQ
-  secretKey: '12345678'
-  whiteRemoteAddress:
-  admin: false
-  defaultTopicPerm: DENY
-  defaultGroupPerm: SUB
-  topicPerms:
-  - topicA=DENY
-  - topicB=PUB|SUB
-  groupPerms:
-  - groupA=DENY
-  - groupB=PUB|SUB
-- accessKey: rocketmq2
-  secretKey: '12345678'
-  whiteRemoteAddress: 192.168.1.*
-  admin: true
-"""
-"""What the recorded broker imported (README of the vectors)."""
 JAVA_EXCEPTION = re.compile(r"org\.apache\.[\w.]+Exception: (.*), org\.apache\.[\w.]+\(\w+\.java:\d+\)")
 ANSWERED = frozenset(range(Code.AUTH_CREATE_USER, Code.AUTH_LIST_ACL + 1))
 
