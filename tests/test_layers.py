@@ -42,6 +42,7 @@ ORDER = {
         "pop",
         "replication",
         "admin",
+        "security",
         ".",
     ),
     "client": ("session", "group", "pop", "producer", "tracing", "consumer", "admin", "."),
