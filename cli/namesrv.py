@@ -50,12 +50,13 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
         return
     from ..broker.settings.java_keys import warn_unused
     from ..common.settings import setting_keys
+    from ..common.tls_settings import TLS_KEYS
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
     from .serve import describe_advertised, naming_holder, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
+        warn_unused(flags["pairs"], used=setting_keys(NameServerConfig) | TLS_KEYS)
         with naming_holder("--namesrv-port"):
             started = await servers.enter_async_context(NameServer(config, clock))
         notes.extend(await describe_advertised([started.advertised], clock))
@@ -76,11 +77,8 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     """
     from msgspec.structs import replace
 
-    from ..broker.settings.java_keys import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
-    # other keys that are dangerous are so for a broker, whose file this may be
-    refuse_dangerous({key: value for key, value in given.items() if "tls" in key.lower()})
     config = NameServerConfig.from_java(given)
     if advertised is None:
         return config

@@ -28,7 +28,7 @@ LEVELS = {folder: level for level, folders in enumerate(LAYERS) for folder in fo
 PARTS = sorted(folder for folder in LEVELS if (ROOT / folder).is_dir())
 ORDER = {
     "common": (".", "subscriptions"),
-    "remoting": ("codec", "headers", "bodies", "transport"),
+    "remoting": ("codec", "headers", "bodies", "transport", "tls"),
     "store": ("files", "commitlog", "consumequeue", "index", "recovery", "timer", ".", "audit"),
     "broker": (
         "settings",

@@ -6,12 +6,14 @@ Who checks certificates may be given that file: it names this host, localhost an
 
 import asyncio
 import datetime
+import importlib.util
 import ipaddress
 import logging
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -25,11 +27,14 @@ _log = logging.getLogger(__name__)
 
 
 class SelfSignedTls:
-    """The server's side of TLS by the pair in a file, which is made when it is not there."""
+    """The server's side of TLS by the pair in a file, which is made when it is not there.
 
-    def __init__(self, path: str, alpn: Sequence[str]) -> None:
+    Without a path the pair is not kept. ``make_context`` returns what is to show the pair.
+    """
+
+    def __init__(self, path: str, make_context: Callable[[], ssl.SSLContext]) -> None:
         self._path = path
-        self._alpn = alpn
+        self._make_context = make_context
         self._context: ssl.SSLContext | None = None
         self._making = asyncio.Lock()
 
@@ -48,9 +53,10 @@ class SelfSignedTls:
             return self._context
 
     def _load(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols([*self._alpn])
+        context = self._make_context()
+        if not self._path:
+            _load_unkept(context)
+            return context
         try:
             context.load_cert_chain(self._path)
         except FileNotFoundError:
@@ -78,6 +84,22 @@ class SelfSignedTls:
         except OSError as error:
             raise ConfigError(f"TLS needs {self._path}, which cannot be written: {error.strerror}") from error
         _log.info("made a certificate for TLS: %s", self._path)
+
+
+def _load_unkept(context: ssl.SSLContext) -> None:
+    """Load a new pair by way of a file, as Python wants it, that only its owner may read and that goes at once."""
+    descriptor, path = tempfile.mkstemp(prefix="rocketlet-", suffix=".pem")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(make_pair())
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)
+
+
+def can_make_pair() -> bool:
+    """Tell whether the library for that is installed."""
+    return importlib.util.find_spec("cryptography") is not None
 
 
 def make_pair() -> bytes:
