@@ -50,9 +50,9 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
         return
     from ..broker.settings.java_keys import warn_unused
     from ..common.settings import setting_keys
-    from ..common.tls_settings import TLS_KEYS
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
+    from ..remoting.tls.tls_settings import TLS_KEYS
     from .serve import describe_advertised, naming_holder, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:

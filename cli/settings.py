@@ -161,7 +161,7 @@ def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], confi
     if not path:
         merged.pop(TLS_FILE_KEY, None)
         return merged
-    from ..common.tls_settings import merge_tls_file
+    from ..remoting.tls.tls_settings import merge_tls_file
 
     return merge_tls_file(merged, path, read_settings(path, TLS_FILE_KEY))
 

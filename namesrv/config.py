@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..common.errors import ConfigError
 from ..common.settings import Key, Setting, describe_settings, parse_settings, setting_keys
-from ..common.tls_settings import TLS_KEYS, TlsConfig
+from ..remoting.tls.tls_settings import TLS_KEYS, TlsConfig
 from .kv_table import ORDER_NAMESPACE, KvTable
 
 DEFAULT_PORT = 9876

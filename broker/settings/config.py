@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 from ...common.errors import ConfigError
 from ...common.ids import is_address
 from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
-from ...common.tls_settings import TLS_KEYS, TlsConfig
+from ...remoting.tls.tls_settings import TLS_KEYS, TlsConfig
 from ...store.files.store_config import StoreConfig
 from .grpc import GrpcConfig
 from .java_keys import refuse_dangerous, warn_unused

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...common.errors import ConfigError
-from ...common.tls_settings import (
+from .tls_settings import (
     CLIENT_TRUST_KEY,
     NONE,
     REQUIRE,
@@ -169,7 +169,9 @@ def _versions(config: TlsConfig) -> set[ssl.TLSVersion]:
     names = _split(config.protocols)
     for name in names:
         if name in _OLD:
-            raise ConfigError(f"{PROTOCOLS_KEY} names {name}, which is not safe: TLSv1.2 and TLSv1.3", key=PROTOCOLS_KEY)
+            raise ConfigError(
+                f"{PROTOCOLS_KEY} names {name}, which is not safe: TLSv1.2 and TLSv1.3", key=PROTOCOLS_KEY
+            )
         if name not in _VERSIONS:
             raise ConfigError(f"{PROTOCOLS_KEY} names {name!r}, known are TLSv1.2 and TLSv1.3", key=PROTOCOLS_KEY)
     return {_VERSIONS[name] for name in names} or set(_VERSIONS.values())

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
-from ...common.tls_settings import DISABLED, ENFORCING, KeyPair, TlsConfig
 from ..transport.acceptor import Admission, TlsSource
 from .contexts import server_context
 from .self_signed import SelfSignedTls, can_make_pair
+from .tls_settings import DISABLED, ENFORCING, KeyPair, TlsConfig
 
 LOOK_MS: Final = 500
 _log = logging.getLogger(__name__)

@@ -7,8 +7,10 @@
 Rules
     1. What came with the first byte is passed on with it; the choice is final for the connection. A port that does not
        take TLS, or nothing else, closes without a word.
-    2. A peer that is silent is sent away after a while (``Admission.silence_ms``), and of more than ``most_silent`` the
-       one that waits longest. One that has begun a handshake has ``PATIENCE_MS`` for it, from its first byte on.
+    2. A peer that is silent is sent away after ``PATIENCE_MS``, and of more than ``most_silent`` the one that waits
+       longest. Where plain connections are ``met_early``, who serves one is there before its first byte and sees to
+       silence itself; it is told of an end when the first byte is one of TLS. One that has begun a handshake has
+       ``PATIENCE_MS`` for it, from its first byte on.
     3. One handshake is begun in each turn of the loop, so that others are served between them: it is the handshake that
        costs a server time. Of those begun ``MOST_HANDSHAKES`` may be unfinished; more wait, until one is over or has
        had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait.
@@ -36,7 +38,7 @@ from .addresses import address_of
 from .connections import ConnectionEvents
 from .event_loop import TaskScope, wait_at_most
 from .limits import LogRateLimiter
-from .tls_transport import TlsTransport
+from .tls_transport import MakeProtocol, TlsTransport
 
 TLS_RECORD: Final = 0x16
 PATIENCE_MS: Final = 10_000
@@ -51,18 +53,17 @@ _log = logging.getLogger(__name__)
 
 TlsSource = Callable[[], Awaitable[ssl.SSLContext]]
 """Returns the server's side of TLS; raises ``ConfigError`` where there is none."""
-MakeProtocol = Callable[[], asyncio.Protocol]
 FirstKept = Callable[[], int | None]
 """Names the lowest descriptor that a connection may not have, if there is one."""
 Item = TypeVar("Item")
 
 
 class Admission(Struct, frozen=True):
-    """Whom a port lets in: by TLS if there is a source of it, in plain text, and for how long those who are silent."""
+    """Whom a port lets in: by TLS if there is a source of it, in plain text, and what is done about the silent."""
 
     tls: TlsSource | None = None
     takes_plain: bool = True
-    silence_ms: int = PATIENCE_MS
+    is_met_early: bool = False
     most_silent: int = MOST_SILENT
 
 
@@ -128,10 +129,11 @@ class Patience(Generic[Item]):
 class _Newcomer(asyncio.Protocol):
     """A connection that has said nothing."""
 
-    __slots__ = ("_entrance", "transport")
+    __slots__ = ("_entrance", "early", "transport")
 
     def __init__(self, entrance: "Entrance") -> None:
         self._entrance = entrance
+        self.early: asyncio.Protocol | None = None
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -141,8 +143,11 @@ class _Newcomer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._entrance.sort(self, data)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 # it is how the loop says so
+    def connection_lost(self, exc: Exception | None) -> None:
         self._entrance.forget(self)
+        early, self.early = self.early, None
+        if early is not None:
+            early.connection_lost(exc)
 
 
 class Entrance:
@@ -161,7 +166,8 @@ class Entrance:
         self._clock = clock
         self._first_kept = first_kept
         self._events = events or ConnectionEvents()
-        self._silent: Patience[_Newcomer] = Patience(clock, admission.silence_ms, self._dismiss)
+        self._meets_early = admission.is_met_early and admission.takes_plain
+        self._silent: Patience[_Newcomer] = Patience(clock, PATIENCE_MS, _dismiss_silent)
         self._handshakes: Patience[TlsTransport] = Patience(clock, PATIENCE_MS, self._give_up)
         self._begun: Patience[TlsTransport] = Patience(clock, PATIENCE_MS, self._give_up)
         self._hellos: deque[tuple[TlsTransport, bytes]] = deque()
@@ -206,7 +212,10 @@ class Entrance:
         if self._is_over:
             newcomer.transport.abort()
             return
-        self._events.opened += 1
+        if self._meets_early:
+            newcomer.early = self._make_protocol()
+            newcomer.early.connection_made(newcomer.transport)
+            return
         kept = self._first_kept()
         if kept is not None and (descriptor := newcomer.transport.get_extra_info("socket").fileno()) >= kept:
             reason = f"too many open files (descriptor {descriptor}, the store keeps those from {kept})"
@@ -219,18 +228,25 @@ class Entrance:
     def forget(self, newcomer: _Newcomer) -> None:
         """Take note that it has gone without a word."""
         self._silent.discard(newcomer)
-        self._events.ended += 1
 
     def sort(self, newcomer: _Newcomer, first: bytes) -> None:
         """Have a connection served by what it has said first."""
         self._silent.discard(newcomer)
-        transport, admission = newcomer.transport, self._admission
+        transport, early = newcomer.transport, newcomer.early
+        newcomer.early = None
+        if first[0] != TLS_RECORD and early is not None:
+            transport.set_protocol(early)
+            early.data_received(first)
+            return
+        if early is not None:
+            early.connection_lost(None)
+            self._events.opened -= 1  # it has never been one
+            self._events.ended -= 1
         if self._is_over:
             transport.abort()
         elif first[0] == TLS_RECORD:
             self._begin_tls(transport, first)
-        elif admission.takes_plain:
-            self._events.opened -= 1  # who serves it counts it
+        elif self._admission.takes_plain:
             protocol = self._make_protocol()
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
@@ -246,7 +262,6 @@ class Entrance:
         if len(self._hellos) >= MOST_WAITING:
             self._refuse(transport, f"{MOST_WAITING} others wait to shake hands")
             return
-        self._events.opened -= 1
         tls = TlsTransport(transport, self._make_protocol, self._settle)
         transport.set_protocol(tls)
         transport.pause_reading()
@@ -305,11 +320,6 @@ class Entrance:
             self._complain(tls, "the TLS handshake was not finished in time")
         tls.abort()
 
-    def _dismiss(self, newcomer: _Newcomer) -> None:
-        self._events.idle += 1
-        _log.debug("closing the connection from %s: it was silent", _peer_name(newcomer.transport))
-        newcomer.transport.abort()
-
     def _refuse(self, transport: asyncio.Transport, reason: str) -> None:
         self._complain(transport, reason)
         if isinstance(transport, TlsTransport):
@@ -364,6 +374,11 @@ def lengthen_backlog(server: asyncio.Server) -> None:
     for own in server.sockets:
         with socket.socket(fileno=os.dup(own.fileno())) as same:
             same.listen(_BACKLOG)
+
+
+def _dismiss_silent(newcomer: _Newcomer) -> None:
+    _log.debug("closing the connection from %s: it was silent", _peer_name(newcomer.transport))
+    newcomer.transport.abort()
 
 
 def _peer_name(transport: asyncio.BaseTransport) -> str:

@@ -31,7 +31,6 @@ from .event_loop import TaskScope
 from .limits import Limits
 
 _MAX_PORT = 65_535
-_MOST_SILENT = 16_384  # Java's clients connect to name servers that they then never ask
 PLAIN: Final = Admission()
 _CODES = "request_codes"
 _log = logging.getLogger(__name__)
@@ -79,10 +78,9 @@ class RemotingServer:
         self._clock = clock
         self._limits = limits or Limits()
         self._events = events
-        self._admission = replace(admission, silence_ms=self._limits.idle_ms, most_silent=_MOST_SILENT)
+        self._admission = replace(admission, is_met_early=True)
         self.connections = Connections(clock, self._limits)
         self._server: asyncio.Server | None = None
-        self._entrance: Entrance | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -94,12 +92,6 @@ class RemotingServer:
         """The address that is bound, with the port that the system chose if 0 was asked for."""
         return self._host, self._port
 
-    @property
-    def peer_count(self) -> int:
-        """How many peers are connected, with those who have not said a word or shake hands."""
-        entrance = self._entrance
-        return len(self.connections) + (entrance.silent_count + entrance.handshake_count if entrance else 0)
-
     async def __aenter__(self) -> Self:
         """Bind the address.
 
@@ -110,10 +102,8 @@ class RemotingServer:
             raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
         self.connections = Connections(self._clock, self._limits, first_kept_descriptor, self._events)
         async with AsyncExitStack() as stack:
-            entrance = Entrance(
-                self._connect, self._admission, self._clock, first_kept_descriptor, self._events
-            )
-            self._entrance = await stack.enter_async_context(entrance)
+            entrance = Entrance(self._connect, self._admission, self._clock, first_kept_descriptor, self._events)
+            await stack.enter_async_context(entrance)
             loop = asyncio.get_running_loop()
             try:
                 server = await loop.create_server(entrance.meet, self._host, self._port, backlog=ACCEPTED_AT_ONCE)

@@ -16,10 +16,12 @@ The loops' own servers cannot begin with bytes that were read before, and count 
 import asyncio
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, cast
 
 _READ_BYTES: Final = 1 << 14  # of one record, at most
 _JOIN_BYTES: Final = 1 << 16
+MakeProtocol = Callable[[], asyncio.Protocol]
 Settled = Callable[["TlsTransport", str | None], object]
 """Told once when a handshake is over: None, or why it has failed."""
 
@@ -27,10 +29,10 @@ Settled = Callable[["TlsTransport", str | None], object]
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """A transport for who serves a connection, and the protocol of the transport below."""
 
-    def __init__(self, below: asyncio.Transport, make_protocol: Callable[[], asyncio.Protocol], settled: Settled) -> None:
+    def __init__(self, below: asyncio.Transport, make_protocol: MakeProtocol, settled: Settled) -> None:
         super().__init__()
         self._below = below
-        self._make_protocol: Callable[[], asyncio.Protocol] | None = make_protocol
+        self._make_protocol: MakeProtocol | None = make_protocol
         self._settled: Settled | None = settled
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -107,10 +109,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
         self._is_closing = True
         if self._tls is not None and self._protocol is not None:
-            try:
+            with suppress(ssl.SSLError):  # it would wait for the peer's farewell
                 self._tls.unwrap()
-            except ssl.SSLError:
-                pass  # it would wait for the peer's farewell
             self._flush()
         self._below.close()
 

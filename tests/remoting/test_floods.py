@@ -69,7 +69,7 @@ async def _dial_many(ground: Ground, sockets: ExitStack, count: int) -> list[soc
     while len(peers) < count:
         peers.append(_connect(ground, sockets))
         if len(peers) % 500 == 0 or len(peers) == count:
-            await until(lambda: ground.server.peer_count == len(peers))
+            await until(lambda: len(ground.server.connections) == len(peers))
     return peers
 
 
@@ -94,7 +94,7 @@ async def test_five_thousand_connections(
         for answer in await _answers(peers, [request] * CONNECTIONS):
             assert b'"opaque":1' in answer
         assert (len(ground.server.connections), len(ground.server.connections.held)) == (CONNECTIONS, 0)
-    await until(lambda: ground.server.peer_count == 0)
+    await until(lambda: len(ground.server.connections) == 0)
     [answer] = await _answers([await dial(ground.address)], [request])
     assert b'"opaque":1' in answer
 
@@ -119,7 +119,7 @@ async def test_members_among_thousands_of_connections(monkeypatch: pytest.Monkey
             await ground.clock.elapse(110_000)
             await _answers(members[:100], hellos[:100])
             await ground.clock.elapse(25_000)
-            await until(lambda: ground.server.peer_count == 100)
+            await until(lambda: len(ground.server.connections) == 100)
 
 
 async def test_connections_that_go_at_once(
@@ -135,7 +135,7 @@ async def test_connections_that_go_at_once(
             reset(peer)
         else:
             peer.close()
-    await until(lambda: ground.server.peer_count == 0)
+    await until(lambda: len(ground.server.connections) == 0)
     [answer] = await _answers([await dial(ground.address)], [request])
     assert b'"opaque":1' in answer
     assert caplog.messages == []
@@ -153,15 +153,15 @@ async def test_files_are_kept_descriptors_for(
             def refusals() -> int:
                 return caplog.text.count("too many open files")
 
-            await until(lambda: refusals() + ground.server.peer_count - 1 == len(peers))
+            await until(lambda: refusals() + len(ground.server.connections) - 1 == len(peers))
             await until(lambda: sum(map(_is_refused, peers)) == refusals())
             assert 0 < refusals() < len(peers)
             for number in range(20):
                 assert (await other.send(f"T{number}")).code == ResponseCode.SUCCESS
             sockets.close()
-            await until(lambda: ground.server.peer_count == 1)
+            await until(lambda: len(ground.server.connections) == 1)
             late = _connect(ground, sockets)
-            await until(lambda: ground.server.peer_count == 2)
+            await until(lambda: len(ground.server.connections) == 2)
             assert not _is_refused(late)
 
 
@@ -187,7 +187,7 @@ async def test_server_without_descriptors(
             for _ in range(50):
                 [answer] = await _answers([old], [request])
                 assert b'"opaque":1' in answer
-            assert ground.server.peer_count == 1
+            assert len(ground.server.connections) == 1
         new = await dial(ground.address)
         [answer] = await _answers([new], [request])
         assert b'"opaque":1' in answer

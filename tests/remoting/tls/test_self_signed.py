@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.common.tls_settings import TlsConfig
 from rocketlet.remoting.tls.contexts import server_context
 from rocketlet.remoting.tls.self_signed import SelfSignedTls
+from rocketlet.remoting.tls.tls_settings import TlsConfig
 
 
 def own_pair(path: str) -> SelfSignedTls:

@@ -11,10 +11,9 @@ from typing import cast
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.common.tls_settings import TlsConfig
 from rocketlet.remoting.tls.contexts import server_context
 from rocketlet.remoting.tls.self_signed import SelfSignedTls
-from rocketlet.remoting.transport import acceptor as acceptor_module
+from rocketlet.remoting.tls.tls_settings import TlsConfig
 from rocketlet.remoting.transport.acceptor import PATIENCE_MS, Admission, PortAcceptor
 from rocketlet.remoting.transport.server import OnDemandPort, open_listener
 from rocketlet.testing.manual_clock import ManualClock
@@ -58,10 +57,10 @@ class AcceptorGround:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
 
-def taking_tls(directory: pathlib.Path) -> Admission:
+def taking_tls(directory: pathlib.Path, most_silent: int = 3) -> Admission:
     """Return what lets in who speaks TLS, by a pair in a directory, and who does not."""
     pair = SelfSignedTls(str(directory / "pair.pem"), lambda: server_context(TlsConfig(), None, ["h2"]))
-    return Admission(tls=pair.context, most_silent=3)
+    return Admission(tls=pair.context, most_silent=most_silent)
 
 
 @pytest.fixture
@@ -172,8 +171,7 @@ async def test_tls_that_cannot_be_served(caplog: pytest.LogCaptureFixture) -> No
     with open_listener("127.0.0.1", 0, key="bindAddress") as listener:
         ground = AcceptorGround(listener, Admission(tls=refuse), lambda: None)
         async with ground.acceptor:
-            with pytest.raises(ConnectionResetError):  # what it said was not read
-                await ground.say(b"\x16\x03\x01")
+            assert await ground.say(b"\x16\x03\x01") == b""
             assert await ground.say(b"on") == b"plain on"
     assert "closing the connection from 127.0.0.1:" in caplog.text
     assert "TLS needs the library cryptography" in caplog.text
@@ -198,7 +196,7 @@ async def test_port_on_demand(tmp_path: pathlib.Path) -> None:
 
     def load() -> Callable[[socket.socket], PortAcceptor]:
         made.append("imported")
-        admission = taking_tls(tmp_path)
+        admission = taking_tls(tmp_path, most_silent=10)
         return lambda listener: PortAcceptor(listener, Greeter, admission, ManualClock(), lambda: None)
 
     async with OnDemandPort(open_listener("127.0.0.1", 0, key="bindAddress"), load):

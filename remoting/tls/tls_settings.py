@@ -25,8 +25,8 @@ from typing import Annotated, Final, NamedTuple, Self
 
 from msgspec import Struct, field
 
-from .errors import ConfigError
-from .settings import Key, parse_settings, setting_keys
+from ...common.errors import ConfigError
+from ...common.settings import Key, parse_settings, setting_keys
 
 DISABLED: Final = "disabled"
 PERMISSIVE: Final = "permissive"
@@ -97,9 +97,7 @@ class TlsConfig(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
         str, Key(CERT_KEY, "certificate of the server with its chain, PEM; one is made unless given")
     ] = ""
     key_path: Annotated[str, Key(KEY_KEY, "its key, PEM; in the file of the certificate unless given")] = ""
-    key_password: Annotated[
-        str, Key(PASSWORD_KEY, "the password of the key, if it has one", is_secret=True)
-    ] = ""
+    key_password: Annotated[str, Key(PASSWORD_KEY, "the password of the key, if it has one", is_secret=True)] = ""
     client_need: Annotated[
         str, Key(NEED_KEY, "whether clients under TLS show a certificate: none, optional or require")
     ] = NONE
@@ -127,7 +125,7 @@ class TlsConfig(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     grpc_key_password: Annotated[
         str, Key(_GRPC_PASSWORD_KEY, "the password of that key, if it has one", is_secret=True)
     ] = ""
-    given: frozenset[str] = field(default_factory=frozenset)
+    given: frozenset[str] = field(default_factory=frozenset[str])
 
     def __repr__(self) -> str:
         return f"<TlsConfig {self.mode}, {self.pair or 'a pair of its own'}>"
@@ -185,9 +183,7 @@ class TlsConfig(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     @property
     def _client_pair(self) -> KeyPair:
-        return KeyPair(
-            self.client_certificate_path, self.client_key_path, self.client_key_password, _CLIENT_KEYS
-        )
+        return KeyPair(self.client_certificate_path, self.client_key_path, self.client_key_password, _CLIENT_KEYS)
 
     @property
     def _grpc_pair(self) -> KeyPair:
