@@ -95,6 +95,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if flags["print_config"]:
         click.echo(list_broker_settings(flags, given))
         return
+    notes.extend(describe_protection(given, TlsConfig.from_java(given)))
     check_metrics(given)
     from .serve import describe_advertised, make_ephemeral_store, serve
 

@@ -4,6 +4,7 @@ A topic that a broker has keeps what it is, but for more queues where the option
 messages in the others.
 """
 
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -48,13 +49,15 @@ def parse_topics(texts: Sequence[str]) -> dict[str, int | None]:
     return topics
 
 
-async def create_topics(topics: Mapping[str, int | None], masters: Sequence[str], clock: Clock) -> None:
+async def create_topics(
+    topics: Mapping[str, int | None], masters: Sequence[str], clock: Clock, tls: ssl.SSLContext | None
+) -> None:
     """Create topics at each master.
 
     Raises:
         ConfigError: a broker refuses one.
     """
-    async with ConnectionPool(clock) as pool:
+    async with ConnectionPool(clock, tls=tls) as pool:
         for address in masters:
             for name, queues in topics.items():
                 known = await _find_topic(pool, address, name)

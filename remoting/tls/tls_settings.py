@@ -66,7 +66,7 @@ class PairKeys(NamedTuple):
 
 
 _SERVER_KEYS: Final = PairKeys(CERT_KEY, KEY_KEY, PASSWORD_KEY)
-_CLIENT_KEYS: Final = PairKeys(CLIENT_CERT_KEY, _CLIENT_KEY_KEY, _CLIENT_PASSWORD_KEY)
+CLIENT_KEYS: Final = PairKeys(CLIENT_CERT_KEY, _CLIENT_KEY_KEY, _CLIENT_PASSWORD_KEY)
 _GRPC_KEYS: Final = PairKeys(_GRPC_CERT_KEY, _GRPC_KEY_KEY, _GRPC_PASSWORD_KEY)
 
 
@@ -183,7 +183,7 @@ class TlsConfig(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
     @property
     def _client_pair(self) -> KeyPair:
-        return KeyPair(self.client_certificate_path, self.client_key_path, self.client_key_password, _CLIENT_KEYS)
+        return KeyPair(self.client_certificate_path, self.client_key_path, self.client_key_password, CLIENT_KEYS)
 
     @property
     def _grpc_pair(self) -> KeyPair:
@@ -234,13 +234,6 @@ def merge_tls_file(settings: Mapping[str, str], path: str, content: Mapping[str,
     merged = {**settings, **content}
     del merged[FILE_KEY]
     return merged
-
-
-def ignored_need(config: TlsConfig) -> str | None:
-    """Return what a user should know of certificates that plain connections do not show."""
-    if config.needs_client_certificate and config.mode == PERMISSIVE:
-        return f"{NEED_KEY}=require asks nobody who connects in plain text: {MODE_KEY} is {PERMISSIVE}"
-    return None
 
 
 def _with_alias(settings: Mapping[str, str]) -> Mapping[str, str]:
