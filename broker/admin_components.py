@@ -26,6 +26,8 @@ from .parts import AdminParts
 from .pull.query_handlers import QueryHandlers
 from .replication.kept_tables import keep_tables
 from .replication.peer_handlers import KeptTableHandlers, PeerHandlers
+from .security.handlers import AclHandlers, SecurityChanges, UserHandlers
+from .security.storage import make_security
 from .topic.topics import boot_topics
 
 
@@ -48,6 +50,7 @@ def build_admin_handlers(parts: AdminParts) -> dict[int, Handler]:
         OtherRoles(),
         OtherFeatures(),
         *_build_peer_answers(parts),
+        *_build_security(parts),
     )
 
 
@@ -92,6 +95,12 @@ def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[Topic
             store, topics, groups, offsets, polling, cleaning, save, state.settings, push.reset, pop.forget_queue
         ),
     )
+
+
+def _build_security(parts: AdminParts) -> tuple[UserHandlers, AclHandlers]:
+    store = parts.state.security or make_security(parts.config.store.root, parts.cleaning.in_thread, OS_FILES)
+    changes = SecurityChanges(store, parts.config.security, parts.cleaning)
+    return UserHandlers(changes), AclHandlers(changes)
 
 
 def _build_peer_answers(parts: AdminParts) -> tuple[SettingTables, OffsetTables, KeptTableHandlers, PeerHandlers]:

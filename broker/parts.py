@@ -29,12 +29,14 @@ from .transaction.transactions import Transactions
 if TYPE_CHECKING:
     from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
+    from .security.storage import SecurityStore
 
 
 class StoredState(NamedTuple):
     """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these.
 
-    ``kept`` is ``None`` on a master that keeps nothing for slaves, ``batches`` where nobody has popped in order.
+    ``kept`` is ``None`` on a master that keeps nothing for slaves, ``batches`` where nobody has popped in order,
+    ``security`` where requests are not checked and there never was a user.
     """
 
     store: MessageStore
@@ -50,6 +52,7 @@ class StoredState(NamedTuple):
     delay_saving: DelaySaveJob
     kept: "KeptTables | None"
     batches: "OrderedBatches | None"
+    security: "SecurityStore | None"
 
 
 class AdminParts(NamedTuple):

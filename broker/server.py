@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
-from ..remoting.tls.contexts import client_context
-from ..remoting.tls.self_signed import FILE_NAME
-from ..remoting.tls.server_tls import EndpointTls, admit
+        tls = await asyncio.to_thread(client_context, self._config.tls)
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=tls, sign=_signer(self._config)))
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -58,8 +57,10 @@ if TYPE_CHECKING:
     from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
     from .replication.slave_link import SlaveState
+    from .security.storage import InThread, SecurityStore
 
 _KEPT_FILES = ("replica.json", JOURNAL)
+_SECURITY_FILES = ("users.json", "acls.json")
 T = TypeVar("T")
 
 
@@ -237,20 +238,25 @@ class Broker:
         delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
         file = SettingsFile(config, self._files)
         tables = (topics, groups, offsets, modes, filters)
-        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches)
+        security = await _find_security(config, names, partial(_run_in, writer), self._files)
+        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches, security)
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
+<<<<<<< HEAD
         context = await asyncio.to_thread(client_context, self._config.tls)
         pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=context))
+=======
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=_signer(self._config)))
+>>>>>>> origin/security-guard
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
         stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
-        ports = await self._bind(stack, parts)
+        ports = await self._bind(stack, parts, state.security)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)
         stack.callback(parts.scheduler.stop_parking)
@@ -266,9 +272,14 @@ class Broker:
         stack.push_async_callback(parts.registration.stop)
         await role.go_online()
 
-    async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
+    async def _bind(self, stack: AsyncExitStack, parts: Components, users: "SecurityStore | None") -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
+        if self._config.security.authenticates:
+            from .security.guard import Guard  # not for brokers that serve everybody, as most do
+
+            assert users is not None, "who asks for names knows users"
+            handlers = Guard(self._config, users.security, self.store, self._clock).around(handlers)
         if self._around is not None:
             handlers = self._around(handlers)
         limits = server_limits(
@@ -315,6 +326,25 @@ def _find_batches(
     from .pop.ordered_batches import make_ordered_batches
 
     return make_ordered_batches(topics, groups, now_ms)
+
+
+async def _find_security(
+    config: BrokerConfig, names: frozenset[str], in_thread: "InThread", files: Files
+) -> "SecurityStore | None":
+    """Return users and policies, with those of the settings; none where nobody asks for them, as with most brokers."""
+    wanted = config.security
+    makes_users = wanted.init_user_text or wanted.inner_credentials_text or wanted.imports_plain_acl
+    if not (wanted.authenticates or makes_users or names.intersection(_SECURITY_FILES)):
+        return None
+    from .security.first_users import open_security
+
+    return await open_security(config, in_thread, files)
+
+
+def _signer(config: BrokerConfig) -> Callable[[Command], None] | None:
+    """Return what signs the requests to other servers, if they shall be."""
+    user = config.security.inner_user
+    return None if user is None else lambda command: sign(command.ext, command.body, user.name, user.password)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

@@ -17,6 +17,7 @@ from .grpc import PORT_KEY as GRPC_PORT_KEY
 from .grpc import enter_grpc, grpc_port
 from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
+from .starting.protection import describe_protection
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -95,7 +96,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if flags["print_config"]:
         click.echo(list_broker_settings(flags, given))
         return
-    notes.extend(describe_protection(given, TlsConfig.from_java(given)))
+    notes.extend(_describe_protection(given))
     check_metrics(given)
     from .serve import describe_advertised, make_ephemeral_store, serve
 
@@ -111,6 +112,12 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
         return ready if flags["watched"] is None else f"{ready} port={started.advertised.bound[1]}"
 
     serve(start, notes, flags, watched=flags["watched"])
+
+
+def _describe_protection(given: Mapping[str, str]) -> list[str]:
+    from ..remoting.tls.tls_settings import TlsConfig
+
+    return [*describe_protection(given, TlsConfig.from_java(given))]
 
 
 def _role_settings(flags: AloneFlags, given: Mapping[str, str]) -> dict[str, str]:

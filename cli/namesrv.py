@@ -12,6 +12,7 @@ import click
 
 from ..common.clock import Clock
 from . import settings
+from .starting.protection import AUTHENTICATION_KEY, describe_protection
 
 if TYPE_CHECKING:
     from ..namesrv.config import NameServerConfig
@@ -48,6 +49,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
         return
+    notes.extend(describe_protection({**given, AUTHENTICATION_KEY: "true"}, config.tls))  # nobody is asked here
     from ..broker.settings.java_keys import warn_unused
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig

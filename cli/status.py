@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from ..common.errors import DecodeError, RemotingError
+from ..common.errors import ConfigError, DecodeError, RemotingError
 from ..common.names import SELF_TEST_TOPIC
 from . import settings
-from .instances import FILE_NAME, Instance, RunningInstance, find_instance
+from .instances import FILE_NAME, Instance, InstanceTls, RunningInstance, find_instance
 from .verbs.connecting import CommandFailed, NoServerError
 
 if TYPE_CHECKING:
+    from ..remoting.tls.tls_settings import KeyPair
     from ..remoting.transport.client import ConnectionPool
 
 _TIMEOUT_MS: Final = 5_000

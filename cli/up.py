@@ -246,7 +246,9 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
 
         await create_topics(plan.flags["topics"], masters, clock, client_context(plan.nameserver.tls))
     if plan.console is not None:
-        named["console"] = await plan.console(servers, first.address, plan.nameserver.tls)
+        from ..remoting.tls.contexts import client_context
+
+        named["console"] = await plan.console(servers, first.address, client_context(plan.nameserver.tls))
     instance = Instance(
         pid=os.getpid(),
         process_start=process_start(os.getpid()),

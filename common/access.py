@@ -13,7 +13,6 @@ from .metadata import Text
 
 MAX_LISTED: Final = 4_096
 """Policies, entries, actions or addresses in one list."""
-MASKED_PASSWORD: Final = "******"  # noqa: S105  what is shown in place of one
 _WordT = TypeVar("_WordT", bound=StrEnum)
 _LIST = msgspec.Meta(max_length=MAX_LISTED)
 

@@ -18,6 +18,7 @@ from typing import Final
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 # the name of a field
 SIGNATURE: Final = "Signature"
+OF_WHO_ASKS: Final = frozenset({ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 LAST_VERSION_WITHOUT_MARKS: Final = 399
 """Up to this version clients sign only what the header of a request declares."""

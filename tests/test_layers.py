@@ -58,7 +58,7 @@ WIRE_MODULES = frozenset(
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
         *("registration", "components", "admin_components", "other_brokers", "parts", "ports", "role", "server"),
         *("ha_client", "ha_server", "master_requests", "peer_handlers", "slave_handlers", "slave_link"),
-        *("table_handlers", "pop_answers", "assignment_handlers", "topic_routes"),
+        *("table_handlers", "pop_answers", "assignment_handlers", "topic_routes", "needs", "signatures", "guard"),
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``NO_WIRE`` of it."""

@@ -7,7 +7,7 @@
 5001               the engine of timers: this broker has the one of files
 
 Upstream: ``AdminBrokerProcessor``. Requests that no handler here or elsewhere takes are refused by name, too
-(``remoting/codec/error_replies.py``): those of POP, of users and of static topics.
+(``remoting/codec/error_replies.py``): leases in RocksDB and static topics.
 """
 
 from collections.abc import Awaitable, Callable

@@ -18,6 +18,7 @@ from ...common.errors import DecodeError, FrameError, HeaderError, RemotingError
 from ...common.ids import parse_offset_id
 from ...common.message import MessageQueue
 from ...common.outcome import Outcome
+from ...common.signing import OF_WHO_ASKS
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.client import ConsumerOffsets
 from ...remoting.codec.command import SLOW_BYTES, Command, decode_header
@@ -60,7 +61,8 @@ class MemberCalls:
                 f"The Consumer <{client_id}> Version <{name}> too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
             )
             return Command.response(ResponseCode.SYSTEM_ERROR, remark)
-        question = Command.request(command.code, command.ext, command.body)
+        fields = {name: text for name, text in command.ext.items() if name not in OF_WHO_ASKS}
+        question = Command.request(command.code, fields, command.body)  # who is asked must not ask as the administrator
         outcome: Outcome[Command] = Outcome()
 
         async def ask() -> None:

@@ -112,8 +112,8 @@ class Entry(NamedTuple):
     def describe(self) -> EntryInfo:
         """Return the entry as it is told."""
         return EntryInfo(
-            actions=[str(action) for action in self.actions],
-            decision=self.decision,
+            actions=[action.value for action in self.actions],
+            decision=self.decision.value,
             resource=str(self.resource),
             source_ips=list(self.source_ips) or None,
         )
@@ -158,7 +158,7 @@ class Acl(NamedTuple):
     def describe(self, subject: str) -> AclInfo:
         """Return the policies as they are told."""
         policies = [
-            PolicyInfo(entries=[entry.describe() for entry in entries], policy_type=kind)
+            PolicyInfo(entries=[entry.describe() for entry in entries], policy_type=kind.value)
             for kind, entries in self.policies
         ]
         return AclInfo(policies=policies, subject=subject)

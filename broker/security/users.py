@@ -16,8 +16,9 @@ from typing import Final, final
 
 import msgspec
 
-from ...common.access import MASKED_PASSWORD, UserInfo, UserStatus, UserType, find_word
+from ...common.access import UserInfo, UserStatus, UserType, find_word
 from ...common.codes import ResponseCode
+from ...common.settings import NOT_SHOWN
 from ..settings.refusal import Refusal
 
 MAX_NAME_CHARACTERS: Final = 255
@@ -48,8 +49,8 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
     def describe(self, *, shows_password: bool) -> UserInfo:
         """Return the user as it is told."""
-        password = self.password if shows_password else MASKED_PASSWORD
-        return UserInfo(password=password, user_status=self.status, user_type=self.type, username=self.name)
+        password = self.password if shows_password else NOT_SHOWN
+        return UserInfo(password=password, user_status=self.status.value, user_type=self.type.value, username=self.name)
 
 
 @final
@@ -107,7 +108,7 @@ class UserTable:
         return self.put(
             User(
                 name=name,
-                password=old.password if not password or password == MASKED_PASSWORD else password,
+                password=old.password if not password or password == NOT_SHOWN else password,
                 type=kind or old.type,
                 status=find_word(UserStatus, info.user_status) or old.status,
             )
@@ -129,7 +130,7 @@ class UserTable:
     def content(self) -> Mapping[str, UserInfo]:
         """Return what the file holds of them."""
         return {
-            name: UserInfo(password=user.password, user_status=user.status, user_type=user.type)
+            name: UserInfo(password=user.password, user_status=user.status.value, user_type=user.type.value)
             for name, user in sorted(self._users.items())
         }
 
@@ -150,8 +151,8 @@ def _find_problem(name: str, password: str | None) -> str | None:
         return f"the username has {len(name)} characters, the limit is {MAX_NAME_CHARACTERS}"
     if not (password or "").strip():
         return "password can not be blank"
-    if password == MASKED_PASSWORD:
-        return f"the password is {MASKED_PASSWORD}, which brokers show in place of one: say the real one"
+    if password == NOT_SHOWN:
+        return f"the password is {NOT_SHOWN}, which brokers show in place of one: say the real one"
     return None
 
 

@@ -86,7 +86,11 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool, Key("migrateAuthFromV1Enabled", "make users and policies of plain_acl.yml at each start")
     ] = False
     plain_acl_file: Annotated[
-        str, Key("rocketmq.acl.plain.file", "where it is; conf/plain_acl.yml below rocketmqHome unless given")
+        str,
+        Key(
+            "rocketmq.acl.plain.file",
+            "path of plain_acl.yml, from ROCKETMQ_HOME on; conf/plain_acl.yml there unless given",
+        ),
     ] = ""
 
     authentication_provider: Annotated[str, Key("authenticationProvider", "accepted; always the built-in one")] = ""

@@ -192,13 +192,8 @@ class LanguageCode(IntEnum):
     NODE_JS = 13
 
 
-NOT_BUILT = frozenset(
-    {
-        *(RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, RequestCode.POP_ROLLBACK),
-        *(code for code in RequestCode if code.name.startswith("AUTH_")),
-    }
-)
-"""What official brokers answer and ours do not: static topics, users, leases in RocksDB.
+NOT_BUILT = frozenset({RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC, RequestCode.POP_ROLLBACK})
+"""What official brokers answer and ours do not: static topics, leases in RocksDB.
 
 Whoever asks is told the name of the request, so that a user sees what is missing.
 """

@@ -9,6 +9,7 @@ Upstream: ``NettyRemotingClient``.
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any, Self
 
 from ...common.clock import Clock
@@ -26,7 +27,10 @@ _CLOSED = "the connection pool is closed"
 
 
 class ConnectionPool:
-    """Sends requests to addresses (``"host:port"``), and serves what the other side asks on the same connections."""
+    """Sends requests to addresses (``"host:port"``), and serves what the other side asks on the same connections.
+
+    ``sign`` says in each of them who asks, where somebody wants to know.
+    """
 
     def __init__(
         self,
@@ -35,8 +39,10 @@ class ConnectionPool:
         limits: Limits | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        sign: Callable[[Command], None] | None = None,
     ) -> None:
         self._clock = clock
+        self._sign = sign
         self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls, **TLS_TIMEOUTS}
         self._handlers = handlers or RequestHandlers()
         self._limits = limits or CLIENT_LIMITS
@@ -77,6 +83,8 @@ class ConnectionPool:
             ConnectionClosedError: the connection ended, or the pool was closed, before the answer.
             RequestTimeoutError: connection and answer did not come in time.
         """
+        if self._sign is not None:
+            self._sign(command)
         connection = self._open.get(address)
         if connection is not None:
             return await connection.request(command, timeout_ms)
@@ -94,6 +102,8 @@ class ConnectionPool:
             ConnectFailedError: no connection to the address.
             ConnectionClosedError: the pool is closed.
         """
+        if self._sign is not None:
+            self._sign(command)
         connection = self._open.get(address) or await self.connect(address)
         connection.send_oneway(command)
 

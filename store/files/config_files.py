@@ -166,13 +166,18 @@ def _remove_journal(journal: str, files: Files) -> None:
         files.sync_directory(os.path.dirname(journal) or os.curdir)
 
 
-def replace_file(path: str, data: bytes, files: Files = OS_FILES) -> None:
-    """Put a new file in the place of another, with its permissions: a crash leaves either (raises ``OSError``)."""
+def replace_file(path: str, data: bytes, files: Files = OS_FILES, *, is_private: bool = False) -> None:
+    """Put a new file in the place of another, with its permissions: a crash leaves either (raises ``OSError``).
+
+    A private one is for its owner only, from the first byte on and whatever the other was.
+    """
     directory = os.path.dirname(path) or os.curdir
     make_lasting_directory(files, directory)
     try:
-        _write(f"{path}.tmp", data, files)
-        if files.exists(path):
+        if is_private and files.exists(f"{path}.tmp"):
+            files.unlink(f"{path}.tmp")  # a new one gets the permissions, and nobody has it open
+        _write(f"{path}.tmp", data, files, 0o600 if is_private else 0o644)
+        if not is_private and files.exists(path):
             files.copy_mode(path, f"{path}.tmp")
         files.rename(f"{path}.tmp", path)
     except OSError:
@@ -182,8 +187,8 @@ def replace_file(path: str, data: bytes, files: Files = OS_FILES) -> None:
     files.sync_directory(directory)
 
 
-def _write(path: str, data: bytes, files: Files) -> None:
-    descriptor = files.create(path, 0)
+def _write(path: str, data: bytes, files: Files, mode: int = 0o644) -> None:
+    descriptor = files.create(path, 0, mode)
     try:
         files.truncate(descriptor, 0)
         if files.pwrite(descriptor, data, 0) != len(data):

@@ -173,9 +173,9 @@ class Files:
         """Open an existing file."""
         return os.open(path, os.O_RDWR if writable else os.O_RDONLY)
 
-    def create(self, path: str, size: int) -> int:
-        """Open a file for writing, made if need be and brought to its full size as a hole."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
+        """Open a file for writing, made with these permissions if need be and brought to its full size as a hole."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, mode)
         try:
             if os.fstat(descriptor).st_size < size:
                 os.ftruncate(descriptor, size)

@@ -184,10 +184,10 @@ class DiskFaults(Files):
 
     # what changes files
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Make a file if there is room."""
         self._check_room()
-        return super().create(path, size)
+        return super().create(path, size, mode)
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
         """Write if there is room."""

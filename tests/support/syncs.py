@@ -60,9 +60,9 @@ class NamedFiles(LimitedFiles):
         self.opened[descriptor] = path
         return descriptor
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Create and remember."""
-        descriptor = super().create(path, size)
+        descriptor = super().create(path, size, mode)
         self.opened[descriptor] = path
         return descriptor
 
@@ -100,10 +100,10 @@ class CrowdedFiles(RecordedSyncs):
         self._check(path)
         return super().open(path, writable=writable)
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Fail or create."""
         self._check(path)
-        return super().create(path, size)
+        return super().create(path, size, mode)
 
     def sync_directory(self, path: str) -> None:
         """Fail or flush."""

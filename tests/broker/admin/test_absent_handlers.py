@@ -88,6 +88,6 @@ async def test_limits_of_cold_data(caller: Caller) -> None:
 
 @pytest.mark.parametrize("code", sorted(NOT_BUILT), ids=lambda code: Code(code).name)
 async def test_what_is_not_built_is_refused_by_its_name(caller: Caller, code: Code) -> None:
-    """Requests of users, static topics and leases in RocksDB are answered 3, and named."""
+    """Requests of static topics and leases in RocksDB are answered 3, and named."""
     answer = await caller.ask(code, {})
     assert (answer.code, answer.remark) == (3, f" request type {int(code)} not supported ({code.name})")

@@ -25,6 +25,7 @@ def test_nothing_is_checked_unless_asked_for() -> None:
     assert (security.init_user, security.inner_user) == (None, None)
 
 
+@pytest.mark.feature("A21")
 def test_authorization_without_authentication_stops_the_start() -> None:
     """Official brokers then believe any name that a client gives."""
     with pytest.raises(ConfigError, match="authenticationEnabled=true everybody could take any name") as refused:
@@ -48,6 +49,7 @@ def test_malformed_user_is_refused_without_showing_it(key: str, value: str) -> N
     assert refused.value.key == key
 
 
+@pytest.mark.feature("A25")
 def test_secrets_are_shown_nowhere(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither by ``--print-config``, nor to administrators, nor in a log line that holds the settings."""
     with caplog.at_level(logging.DEBUG):

@@ -28,7 +28,7 @@ class WatchedFiles(Files):
         self.opened.add(path)
         return super().open(path)
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Refuse."""
         raise AssertionError(path)
 

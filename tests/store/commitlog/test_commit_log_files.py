@@ -30,9 +30,9 @@ class WatchedFiles(Files):
         self.failure: OSError | None = None
         self.unlink_failure: OSError | None = None
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Make a file and remember that it is open."""
-        descriptor = super().create(path, size)
+        descriptor = super().create(path, size, mode)
         self.open_descriptors.add(descriptor)
         return descriptor
 

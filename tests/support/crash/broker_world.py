@@ -109,9 +109,9 @@ class Mortal(Files):
 
     is_dead = False
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Open a file, of a dead process one that nobody sees."""
-        return os.memfd_create("dead") if self.is_dead else super().create(path, size)
+        return os.memfd_create("dead") if self.is_dead else super().create(path, size, mode)
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
         """Write while alive."""

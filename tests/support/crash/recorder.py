@@ -121,12 +121,12 @@ class Recorder(Files):
         self._note(descriptor)
         return descriptor
 
-    def create(self, path: str, size: int) -> int:
+    def create(self, path: str, size: int, mode: int = 0o644) -> int:
         """Record the new name and the length."""
         with self._guard:
             is_new = not os.path.exists(path)
             before = 0 if is_new else os.stat(path).st_size
-            descriptor = super().create(path, size)
+            descriptor = super().create(path, size, mode)
             if is_new:
                 self._count += 1
                 self._files[_identity(descriptor)] = self._count
