@@ -22,8 +22,11 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
-        tls = await asyncio.to_thread(client_context, self._config.tls)
-        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=tls, sign=_signer(self._config)))
+from ..common.signing import sign
+from ..remoting.codec.command import Command
+from ..remoting.tls.contexts import client_context
+from ..remoting.tls.self_signed import FILE_NAME
+from ..remoting.tls.server_tls import EndpointTls, admit
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -245,12 +248,8 @@ class Broker:
         tasks = await stack.enter_async_context(TaskScope())
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
-<<<<<<< HEAD
-        context = await asyncio.to_thread(client_context, self._config.tls)
-        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=context))
-=======
-        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=_signer(self._config)))
->>>>>>> origin/security-guard
+        tls = await asyncio.to_thread(client_context, self._config.tls)
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=tls, sign=_signer(self._config)))
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))

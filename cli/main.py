@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "client": ".verbs.client:client",
     "cluster": ".verbs.cluster:cluster",
     "config": ".verbs.config:config",
+    "tls": ".tls:tls",
 }
 
 VERSION: Final = "0.1.0"

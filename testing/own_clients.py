@@ -60,7 +60,7 @@ async def send_all(
     nameserver: str, messages: Sequence[Addressed], broker_name: str, tls: ssl.SSLContext | None
 ) -> "list[SendResult]":
     """Send in order, each to a queue of its own number or in turn; many are on their way at a time."""
-    from ..client import Producer  # the client, and what it needs, not before a test sends
+    from ..client import Producer, ProducerSettings  # the client, and what it needs, not before a test sends
 
     async with Producer(OWN_GROUP, nameserver, settings=ProducerSettings(tls=tls)) as producer:
 

@@ -22,7 +22,16 @@ from msgspec.structs import force_setattr
 
 from ...common.errors import ConfigError
 from ...common.ids import is_address
-from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
+from ...common.settings import (
+    FOUND,
+    Key,
+    Setting,
+    describe_settings,
+    format_setting,
+    parse_settings,
+    secret_keys,
+    setting_keys,
+)
 from ...remoting.tls.tls_settings import TLS_KEYS, TlsConfig
 from ...store.files.store_config import StoreConfig
 from .grpc import GrpcConfig
@@ -350,3 +359,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
             *describe_settings(self.tls),
             *describe_store(self.store),
         ]
+
+
+SECRET_KEYS = secret_keys(SecurityConfig) | secret_keys(TlsConfig)
+"""The keys whose values nobody is shown."""

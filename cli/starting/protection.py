@@ -1,7 +1,7 @@
 """What protects the servers of a start, and what does not: TLS and who may listen in.
 
-    tls             ``rocketlet up`` speaks to its own servers, too: what TLS they want must be what it has
-    authentication  who listens elsewhere than at the loopback addresses serves everybody, unless signatures are checked
+tls             ``rocketlet up`` speaks to its own servers, too: what TLS they want must be what it has
+authentication  who listens elsewhere than at the loopback addresses serves everybody, unless signatures are checked
 """
 
 from collections.abc import Iterator, Mapping

@@ -170,6 +170,8 @@ def _tls_hint(error: RemotingError, flags: ClusterFlags) -> str:
         return "; --tls-trust names the certificates to trust, --tls-trust-all takes any"
     if isinstance(error, ConnectionClosedError) and not flags["uses_tls"]:
         return "; if it takes connections under TLS alone: --tls"
+    if isinstance(error, ConnectionClosedError) and flags["certificate_path"] is None:
+        return "; if it asks who connects: --tls-cert and --tls-key"
     is_ended = any(words in said for words in ("the peer closed", "reset by peer", "[SSL"))
     if isinstance(error, ConnectFailedError) and flags["uses_tls"] and is_ended:
         return "; it may take no TLS"

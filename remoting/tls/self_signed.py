@@ -5,9 +5,7 @@ Who checks certificates may be given that file: it names this host, localhost an
 """
 
 import asyncio
-import datetime
 import importlib.util
-import ipaddress
 import logging
 import os
 import socket
@@ -18,10 +16,9 @@ from contextlib import suppress
 from typing import Final
 
 from ...common.errors import ConfigError
+from .certificates import Identity, make_certificate, write_private
 
 FILE_NAME: Final = "self-signed.pem"
-_LASTS: Final = datetime.timedelta(days=3650)
-_FIRST: Final = datetime.timedelta(days=1)  # before now: clocks of others are late
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _log = logging.getLogger(__name__)
 
@@ -77,9 +74,7 @@ class SelfSignedTls:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
             with suppress(FileNotFoundError):
                 os.unlink(made)  # of a start that was killed
-            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(pem)
+            write_private(made, pem)
             os.replace(made, self._path)
         except OSError as error:
             raise ConfigError(f"TLS needs {self._path}, which cannot be written: {error.strerror}") from error
@@ -103,38 +98,11 @@ def can_make_pair() -> bool:
 
 
 def make_pair() -> bytes:
-    """Return a new key and its certificate, as PEM.
+    """Return a new key and its certificate, as PEM, for this machine under all of its names.
 
     Raises:
         ConfigError: the library for that is not installed.
     """
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import NameOID
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"TLS needs the library {error.name}: pip install cryptography") from error
-    key = ec.generate_private_key(ec.SECP256R1())
-    host = socket.gethostname()
-    names = [x509.DNSName(name) for name in dict.fromkeys(("localhost", host)) if name.isascii() and name]
-    addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in _LOOPBACK]
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rocketlet")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _FIRST)
-        .not_valid_after(now + _LASTS)
-        .add_extension(x509.SubjectAlternativeName([*names, *addresses]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, plain) + certificate.public_bytes(
-        serialization.Encoding.PEM
-    )
+    names = [name for name in dict.fromkeys(("localhost", socket.gethostname())) if name.isascii() and name]
+    pair = make_certificate(Identity("rocketlet", [*names, *_LOOPBACK], is_authority=True))
+    return pair.key_pem + pair.certificate_pem

@@ -80,7 +80,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if protocol is not None:
             protocol.connection_lost(exc or self._failure)
         else:
-            self._settle("the peer has gone" if exc is None else str(exc))
+            self._settle("the peer has gone before the TLS handshake was over" if exc is None else str(exc))
 
     # the transport of who serves it
 
