@@ -40,6 +40,7 @@ class FileTls:
         self._context: ssl.SSLContext | None = None
         self._look_at_ms = 0
         self._seen: _Digests | None = None
+        self._used: _Digests | None = None
 
     def __repr__(self) -> str:
         return f"<FileTls of {self._pair!r}>"
@@ -58,8 +59,8 @@ class FileTls:
         return self._context
 
     def _look(self, current: ssl.SSLContext | None) -> ssl.SSLContext:
-        seen, before = self._digest(), self._seen
-        if current is not None and seen == before:
+        seen = self._digest()
+        if current is not None and seen == self._seen:
             return current
         try:
             context = server_context(self._config, self._pair, self._alpn)
@@ -67,10 +68,10 @@ class FileTls:
             if current is None:
                 raise
             self._seen = seen
-            level = logging.INFO if before is not None and seen.is_half_of(before) else logging.WARNING
+            level = logging.INFO if self._used is not None and seen.is_half_of(self._used) else logging.WARNING
             _log.log(level, "keeping the certificate in use: %s", error)
             return current
-        self._seen = seen
+        self._seen = self._used = seen
         if current is not None:
             _log.info("new handshakes use the new files of %s", self._pair.certificate_path)
         return context

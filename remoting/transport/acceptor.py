@@ -277,20 +277,16 @@ class Entrance:
             while self._hellos:
                 await self._wait_for_room()
                 tls, hello = self._hellos.popleft()
-                if tls.is_closing():
-                    continue
                 try:
                     context = await source()
+                    if not tls.is_closing():  # it may have been given up meanwhile
+                        self._begun.add(tls)
+                        tls.begin(context, hello)
                 except ConfigError as error:
                     self._refuse(tls, str(error))
-                    continue
                 except Exception:  # the fault boundary of a connection
-                    _log.exception("there is no TLS for a connection")
+                    _log.exception("a TLS handshake failed")
                     tls.abort()
-                    continue
-                if not tls.is_closing():  # it may have been given up meanwhile
-                    self._begun.add(tls)
-                    tls.begin(context, hello)
                 await asyncio.sleep(0)
         finally:
             self._is_shaking = False

@@ -81,6 +81,7 @@ class RemotingServer:
         self._admission = replace(admission, is_met_early=True)
         self.connections = Connections(clock, self._limits)
         self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -103,7 +104,7 @@ class RemotingServer:
         self.connections = Connections(self._clock, self._limits, first_kept_descriptor, self._events)
         async with AsyncExitStack() as stack:
             entrance = Entrance(self._connect, self._admission, self._clock, first_kept_descriptor, self._events)
-            await stack.enter_async_context(entrance)
+            self._entrance = await stack.enter_async_context(entrance)
             loop = asyncio.get_running_loop()
             try:
                 server = await loop.create_server(entrance.meet, self._host, self._port, backlog=ACCEPTED_AT_ONCE)
