@@ -286,7 +286,7 @@ class Broker:
         )
         clock, events, tls = self._clock, parts.connection_events, self._config.tls
         own_path = os.path.join(self._config.store.root, "config", FILE_NAME)
-        admission = await admit(tls, EndpointTls(tls.pair, own_path), clock)
+        admission = await admit(tls, EndpointTls(tls.pair, own_path), clock, self._config.proxies)
 
         def make_server(port: int) -> RemotingServer:
             return RemotingServer(self._config.host, port, handlers, clock, limits, events, admission=admission)

@@ -20,6 +20,9 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    proxies: Annotated[
+        str, Key("proxyProtocolFrom", "load balancers that tell whose connection they pass on, between commas")
+    ] = ""
     kv_path: Annotated[str, Key("kvConfigPath", "file that keeps the key-value table; none: in memory only")] = ""
     returns_order_table: Annotated[
         bool, Key("returnOrderTopicConfigToBroker", "tell registering brokers which topics are ordered")
@@ -79,7 +82,9 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
 
 
 _ALWAYS_BLACK = frozenset(["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
-_AT_START = frozenset(["bindAddress", "listenPort", "serverChannelMaxIdleTimeSeconds", "notifyMinBrokerIdChanged"])
+_AT_START = frozenset(
+    ["bindAddress", "listenPort", "proxyProtocolFrom", "serverChannelMaxIdleTimeSeconds", "notifyMinBrokerIdChanged"]
+)
 _log = logging.getLogger(__name__)
 
 

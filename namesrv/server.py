@@ -86,7 +86,9 @@ class NameServer:
             if config.notifies_first:
                 await self._notify_first(stack)
             limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
-            admission = await admit(config.tls, EndpointTls(config.tls.pair, self._own_pair_path()), self._clock)
+            admission = await admit(
+                config.tls, EndpointTls(config.tls.pair, self._own_pair_path()), self._clock, config.proxies
+            )
             server = RemotingServer(
                 config.host, config.port, self._request_handlers(), self._clock, limits, admission=admission
             )

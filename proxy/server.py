@@ -72,7 +72,9 @@ class GrpcPort:
                 return Http2Link(http2, self._clock, http2_limits, self._links)
 
             own_path = os.path.join(config.store.root, "config", FILE_NAME)
-            admission = await admit(config.tls, EndpointTls(config.tls.grpc_pair, own_path, _ALPN), self._clock)
+            admission = await admit(
+                config.tls, EndpointTls(config.tls.grpc_pair, own_path, _ALPN), self._clock, config.proxies
+            )
             acceptor = PortAcceptor(self._listener, make_link, admission, self._clock, first_kept_descriptor)
             stack.push_async_callback(self._end_connections, service)
             await stack.enter_async_context(acceptor)

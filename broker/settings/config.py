@@ -134,6 +134,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     ] = 0
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    proxies: Annotated[
+        str, Key("proxyProtocolFrom", "load balancers that tell whose connection they pass on, between commas")
+    ] = ""
     advertised_host: Annotated[
         str, Key("brokerIP1", "address that clients shall use; unless given, the one each client reached the server by")
     ] = ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import ssl
 
 AUTHENTICATION_KEY: Final = "authenticationEnabled"
+_ANY_HOSTS: Final = ("0.0.0.0", "::")  # noqa: S104 # compared with, not bound
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
@@ -49,7 +50,8 @@ def describe_protection(given: Mapping[str, str], config: TlsConfig) -> Iterator
     host = given.get("bindAddress", "").strip()
     checks = given.get(AUTHENTICATION_KEY, "").strip().lower() == "true"
     if host and not host.startswith(_LOOPBACK) and not checks:
-        yield f"whoever reaches {host} may read and change everything: {AUTHENTICATION_KEY} is not true"
+        reached = "this machine" if host in _ANY_HOSTS else host
+        yield f"whoever reaches {reached} may read and change everything: {AUTHENTICATION_KEY} is not true"
     if config.needs_client_certificate and config.mode == PERMISSIVE:
         yield f"{NEED_KEY}=require asks nobody who connects in plain text: {MODE_KEY} is {PERMISSIVE}"
 

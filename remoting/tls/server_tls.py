@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from ...common.clock import Clock
 from ...common.errors import ConfigError
 from ..transport.acceptor import Admission, TlsSource
+from ..transport.proxy_preamble import parse_networks
 from .contexts import server_context
 from .self_signed import SelfSignedTls, can_make_pair
 from .tls_settings import DISABLED, ENFORCING, KeyPair, TlsConfig
@@ -108,14 +109,15 @@ def tls_source(config: TlsConfig, end: EndpointTls, clock: Clock) -> TlsSource:
     return SelfSignedTls(end.own_path, lambda: server_context(config, None, end.alpn)).context
 
 
-async def admit(config: TlsConfig, end: EndpointTls, clock: Clock) -> Admission:
-    """Return whom a port lets in.
+async def admit(config: TlsConfig, end: EndpointTls, clock: Clock, proxies: str = "") -> Admission:
+    """Return whom a port lets in; ``proxies`` are the balancers that it believes.
 
     Raises:
-        ConfigError: TLS is configured and cannot be served; ``key`` names the setting.
+        ConfigError: TLS is configured and cannot be served, or such an address is none; ``key`` names the setting.
     """
+    networks = parse_networks(proxies)
     if config.mode == DISABLED:
-        return Admission()
+        return Admission(proxies=networks)
     source = tls_source(config, end, clock)
     if end.pair is not None:
         await source()
@@ -123,7 +125,7 @@ async def admit(config: TlsConfig, end: EndpointTls, clock: Clock) -> Admission:
         raise ConfigError("tls.server.mode=enforcing needs a certificate, or the library cryptography to make one")
     elif config.ciphers or config.protocols or config.trust_path:
         await asyncio.to_thread(server_context, config, None, end.alpn)  # what is wrong with them stops the start
-    return Admission(tls=source, takes_plain=config.mode != ENFORCING)
+    return Admission(tls=source, takes_plain=config.mode != ENFORCING, proxies=networks)
 
 
 def _digest_file(path: str) -> bytes:

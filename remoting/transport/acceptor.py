@@ -14,7 +14,8 @@ Rules
     3. One handshake is begun in each turn of the loop, so that others are served between them: it is the handshake that
        costs a server time. Of those begun ``MOST_HANDSHAKES`` may be unfinished; more wait, until one is over or has
        had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait.
-    4. A connection may not have one of the descriptors that are kept for files.
+    4. Before all this, a balancer that the settings name may say whose connection it passes on (``proxy_preamble.py``).
+    5. A connection may not have one of the descriptors that are kept for files.
 
 Upstream: ``NettyRemotingServer.HandshakeHandler``, ``ProxyAndTlsProtocolNegotiator``, which begin as many handshakes as
 come, and wait for as many silent peers.
@@ -26,18 +27,19 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Final, Generic, Self, TypeVar, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import Struct
 
 from ...common.clock import Clock, TimerHandle
-from ...common.errors import ConfigError
-from ...common.ids import format_address
+from ...common.errors import ConfigError, FrameError
+from ...common.ids import Address, format_address
 from .addresses import address_of
 from .connections import ConnectionEvents
 from .event_loop import TaskScope, wait_at_most
 from .limits import LogRateLimiter
+from .proxy_preamble import Network, is_among, parse_preamble
 from .tls_transport import MakeProtocol, TlsTransport
 
 TLS_RECORD: Final = 0x16
@@ -64,6 +66,7 @@ class Admission(Struct, frozen=True):
     tls: TlsSource | None = None
     takes_plain: bool = True
     is_met_early: bool = False
+    proxies: Sequence[Network] = ()
     most_silent: int = MOST_SILENT
 
 
@@ -129,11 +132,13 @@ class Patience(Generic[Item]):
 class _Newcomer(asyncio.Protocol):
     """A connection that has said nothing."""
 
-    __slots__ = ("_entrance", "early", "transport")
+    __slots__ = ("_entrance", "begun", "early", "is_relayed", "transport")
 
     def __init__(self, entrance: "Entrance") -> None:
         self._entrance = entrance
         self.early: asyncio.Protocol | None = None
+        self.is_relayed = False
+        self.begun = b""  # of a preamble
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -212,7 +217,10 @@ class Entrance:
         if self._is_over:
             newcomer.transport.abort()
             return
-        if self._meets_early:
+        proxies = self._admission.proxies
+        if proxies and is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies):
+            newcomer.is_relayed = True
+        elif self._meets_early:
             newcomer.early = self._make_protocol()
             newcomer.early.connection_made(newcomer.transport)
             return
@@ -231,6 +239,19 @@ class Entrance:
 
     def sort(self, newcomer: _Newcomer, first: bytes) -> None:
         """Have a connection served by what it has said first."""
+        make_protocol = self._make_protocol
+        if newcomer.is_relayed:
+            newcomer.begun += first
+            try:
+                preamble = parse_preamble(newcomer.begun)
+            except FrameError as error:
+                self._silent.discard(newcomer)
+                self._refuse(newcomer.transport, str(error))
+                return
+            if preamble is None or len(newcomer.begun) == preamble.size:
+                return  # more is to come
+            first = newcomer.begun[preamble.size :]
+            make_protocol = _made_for(make_protocol, preamble.source)
         self._silent.discard(newcomer)
         transport, early = newcomer.transport, newcomer.early
         newcomer.early = None
@@ -245,9 +266,9 @@ class Entrance:
         if self._is_over:
             transport.abort()
         elif first[0] == TLS_RECORD:
-            self._begin_tls(transport, first)
+            self._begin_tls(transport, first, make_protocol)
         elif self._admission.takes_plain:
-            protocol = self._make_protocol()
+            protocol = make_protocol()
             transport.set_protocol(protocol)
             protocol.connection_made(transport)
             if not transport.is_closing():
@@ -255,14 +276,14 @@ class Entrance:
         else:
             self._refuse(transport, "it does not speak TLS")
 
-    def _begin_tls(self, transport: asyncio.Transport, hello: bytes) -> None:
+    def _begin_tls(self, transport: asyncio.Transport, hello: bytes, make_protocol: MakeProtocol) -> None:
         if self._admission.tls is None:
             self._refuse(transport, "it speaks TLS, which is disabled here")
             return
         if len(self._hellos) >= MOST_WAITING:
             self._refuse(transport, f"{MOST_WAITING} others wait to shake hands")
             return
-        tls = TlsTransport(transport, self._make_protocol, self._settle)
+        tls = TlsTransport(transport, make_protocol, self._settle)
         transport.set_protocol(tls)
         transport.pause_reading()
         self._handshakes.add(tls)
@@ -363,6 +384,25 @@ class PortAcceptor:
         assert self._server is not None, "it was entered"
         self._server.close()
         await self.entrance.__aexit__()
+
+
+class _Relayable(Protocol):
+    """Who serves a connection, and can be told who is at the other end before that is asked of the socket."""
+
+    relayed_for: Address | None
+
+
+def _made_for(make_protocol: MakeProtocol, source: Address | None) -> MakeProtocol:
+    """Return what makes who serves a connection that is passed on for somebody."""
+    if source is None:
+        return make_protocol
+
+    def make() -> asyncio.Protocol:
+        protocol = make_protocol()
+        cast("_Relayable", protocol).relayed_for = source
+        return protocol
+
+    return make
 
 
 def lengthen_backlog(server: asyncio.Server) -> None:

@@ -19,6 +19,7 @@ def test_defaults_are_those_of_java() -> None:
     assert {key: value for key, value in values.items() if not key.lower().startswith("tls")} == {
         "bindAddress": "127.0.0.1",
         "listenPort": "9876",
+        "proxyProtocolFrom": "",
         "kvConfigPath": "",
         "returnOrderTopicConfigToBroker": "true",
         "orderMessageEnable": "false",
