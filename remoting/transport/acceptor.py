@@ -44,7 +44,7 @@ from .tls_transport import MakeProtocol, TlsTransport
 
 TLS_RECORD: Final = 0x16
 PATIENCE_MS: Final = 10_000
-GRACE_MS: Final = 1_000
+GRACE_MS: Final = 200
 MOST_SILENT: Final = 1_024
 MOST_HANDSHAKES: Final = 256
 MOST_WAITING: Final = 1_024
