@@ -27,9 +27,10 @@ from rocketlet.proxy.http2.links import Http2Links
 from rocketlet.proxy.http2.protocol import Http2Link, Http2Service
 from rocketlet.proxy.rpc.call import Call, UnaryMethod
 from rocketlet.proxy.rpc.service import GrpcService
+from rocketlet.remoting.tls.server_tls import EndpointTls, admit
+from rocketlet.remoting.tls.tls_settings import TlsConfig
 from rocketlet.remoting.transport.acceptor import PortAcceptor
 from rocketlet.remoting.transport.event_loop import LoopClock, find_loop_factory
-from rocketlet.remoting.transport.self_signed import SelfSignedTls
 from rocketlet.remoting.transport.server import open_listener
 
 METHOD: Final = "/bench.Echo/Say"
@@ -127,9 +128,10 @@ async def serve_own() -> None:
     service = GrpcService({METHOD: UnaryMethod(_say)}, clock)
     http2, links = Http2Service(service.serve, service.after_batch), Http2Links(clock)
     with tempfile.TemporaryDirectory() as directory, open_listener("127.0.0.1", 0, key="port") as listener:
-        tls = SelfSignedTls(str(pathlib.Path(directory) / "pair.pem"), ["h2"])
+        own = EndpointTls(None, str(pathlib.Path(directory) / "pair.pem"), ["h2"])
+        admission = await admit(TlsConfig(), own, clock)
         acceptor = PortAcceptor(
-            listener, lambda: Http2Link(http2, clock, limits, links), tls.context, clock, lambda: None
+            listener, lambda: Http2Link(http2, clock, limits, links), admission, clock, lambda: None
         )
         async with acceptor:
             await answer_times(listener.getsockname()[1])

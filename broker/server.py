@@ -22,6 +22,9 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
+from ..remoting.tls.contexts import client_context
+from ..remoting.tls.self_signed import FILE_NAME
+from ..remoting.tls.server_tls import EndpointTls, admit
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -244,7 +247,8 @@ class Broker:
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
         user = self._config.security.inner_user
-        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=user.sign if user else None))
+        tls = await asyncio.to_thread(client_context, self._config.tls)
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=tls, sign=user.sign if user else None))
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
@@ -279,10 +283,12 @@ class Broker:
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
-        clock, events = self._clock, parts.connection_events
+        clock, events, tls = self._clock, parts.connection_events, self._config.tls
+        own_path = os.path.join(self._config.store.root, "config", FILE_NAME)
+        admission = await admit(tls, EndpointTls(tls.pair, own_path), clock, self._config.proxies)
 
         def make_server(port: int) -> RemotingServer:
-            return RemotingServer(self._config.host, port, handlers, clock, limits, events)
+            return RemotingServer(self._config.host, port, handlers, clock, limits, events, admission=admission)
 
         ports = BrokerPorts(self._config, make_server, parts.replication.server)
         await stack.enter_async_context(ports)

@@ -12,11 +12,13 @@ import click
 
 from ..common.clock import Clock
 from ..common.ids import format_address
+from ..common.settings import parse_java_properties
 from . import settings
 from .grpc import PORT_KEY as GRPC_PORT_KEY
 from .grpc import enter_grpc, grpc_port
 from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
+from .starting.protection import describe_protection
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -50,6 +52,7 @@ class AloneFlags(BrokerFlags):
     id: int | None
     master: settings.Address | None
     watched: str | None
+    secrets: int | None
     grpc_if_free: bool
 
 
@@ -76,6 +79,7 @@ class AloneFlags(BrokerFlags):
         callback=settings.parse_address,
         help="Broker that a slave copies.  [default: the one of its name that the name servers know]",
     ),
+    click.option("--secrets", type=int, hidden=True),  # the descriptor from which settings come that nobody shall see
     click.option("--watched", hidden=True),  # by ``up``, under that name: see ``processes.py``
     click.option("--grpc-if-free", is_flag=True, hidden=True),  # nobody has asked ``up`` for its port
     *settings.STORE_OPTIONS,
@@ -86,6 +90,9 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
 
     "rocketlet broker list" lists the brokers of a cluster, "rocketlet broker status BROKER" shows how one is doing.
     """
+    if flags["secrets"] is not None:
+        with open(flags["secrets"], encoding="utf-8") as secrets:
+            flags["pairs"].update(parse_java_properties(secrets.read()))
     given = gather_broker_settings(flags, flags["namesrv"])
     given.update(_role_settings(flags, given))
     given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
@@ -95,6 +102,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if flags["print_config"]:
         click.echo(list_broker_settings(flags, given))
         return
+    notes.extend(_describe_protection(given))
     check_metrics(given)
     from .serve import describe_advertised, make_ephemeral_store, serve
 
@@ -110,6 +118,12 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
         return ready if flags["watched"] is None else f"{ready} port={started.advertised.bound[1]}"
 
     serve(start, notes, flags, watched=flags["watched"])
+
+
+def _describe_protection(given: Mapping[str, str]) -> list[str]:
+    from ..remoting.tls.tls_settings import TlsConfig
+
+    return [*describe_protection(given, TlsConfig.from_java(given))]
 
 
 def _role_settings(flags: AloneFlags, given: Mapping[str, str]) -> dict[str, str]:

@@ -2,13 +2,19 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from . import settings
+from .verbs.connecting import TLS_OPTIONS, TlsFlags, tls_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ..client.session.settings import Tls
 
 _PORT: Final = 8088
 _PORT_OPTION: Final = "--console-port"
@@ -22,8 +28,8 @@ CONSOLE_OPTIONS: Final = (
         help="What a browser must know where others can reach the web page.  [default: one that is printed]",
     ),
 )
-StartConsole = Callable[[AsyncExitStack, str | None], Awaitable[str]]
-"""Enters the console of these name servers into a stack, and returns its address."""
+StartConsole = Callable[[AsyncExitStack, str | None, "Tls | ssl.SSLContext | None"], Awaitable[str]]
+"""Enters the console of these name servers into a stack, which speaks TLS like that; returns its address."""
 
 
 class ConsoleFlags(TypedDict):
@@ -33,7 +39,7 @@ class ConsoleFlags(TypedDict):
     console_token: str | None
 
 
-class _OwnFlags(ConsoleFlags, settings.LogFlags):
+class _OwnFlags(ConsoleFlags, TlsFlags, settings.LogFlags):
     namesrv: str | None
     host: str
 
@@ -41,14 +47,14 @@ class _OwnFlags(ConsoleFlags, settings.LogFlags):
 @click.command
 @click.option("--namesrv", metavar="HOST:PORT[;…]", help="Name servers of the cluster.  [default: NAMESRV_ADDR]")
 @click.option("--host", default=settings.DEFAULT_HOST, show_default=True, help="Address to listen at.")
-@settings.with_options(*CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
+@settings.with_options(*TLS_OPTIONS, *CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
 def console(**flags: Unpack[_OwnFlags]) -> None:
     """Serve a web page over a cluster: topics, groups, messages, dead letters, brokers."""
     start_console = plan_console(flags, flags["host"])
     from .serve import serve
 
     async def start(servers: AsyncExitStack, _clock: Clock) -> str:
-        return f"ready console={await start_console(servers, flags['namesrv'])}"
+        return f"ready console={await start_console(servers, flags['namesrv'], tls_of(flags))}"
 
     serve(start, (), flags)
 
@@ -67,10 +73,12 @@ def plan_console(flags: ConsoleFlags, host: str) -> StartConsole:
     port = _PORT if flags["console_port"] is None else flags["console_port"]
     config = ConsoleConfig(host=host, port=port, token=flags["console_token"])
 
-    async def start(servers: AsyncExitStack, nameserver: str | None) -> str:
+    async def start(servers: AsyncExitStack, nameserver: str | None, tls: "Tls | ssl.SSLContext | None") -> str:
+        from ..client import ClientSettings
         from .serve import naming_holder
 
         with naming_holder(_PORT_OPTION):
-            return (await servers.enter_async_context(ConsoleServer(nameserver, config))).url
+            console = ConsoleServer(nameserver, config, ClientSettings(tls=tls))
+            return (await servers.enter_async_context(console)).url
 
     return start

@@ -30,6 +30,13 @@ _MOST_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
 
 
+class InstanceTls(msgspec.Struct, frozen=True):
+    """The files of what clients on this machine show to servers that speak TLS alone; empty where there are none."""
+
+    certificate_path: str = ""
+    key_path: str = ""
+
+
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """What a running ``up`` tells of itself.
 
@@ -48,6 +55,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     began_at_ms: int
     version: str
     log: str | None = None
+    tls: InstanceTls | None = None
 
     def register(self) -> int | None:
         """Write the file; return the descriptor that holds the lock, which is the process's for the rest of its life.

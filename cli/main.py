@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "config": ".verbs.config:config",
     "user": ".verbs.user:user",
     "acl": ".verbs.acl:acl",
+    "tls": ".tls:tls",
 }
 
 VERSION: Final = "0.1.0"

@@ -12,6 +12,7 @@ import click
 
 from ..common.clock import Clock
 from . import settings
+from .starting.protection import AUTHENTICATION_KEY, describe_protection
 
 if TYPE_CHECKING:
     from ..namesrv.config import NameServerConfig
@@ -48,14 +49,16 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
         return
+    notes.extend(describe_protection({**given, AUTHENTICATION_KEY: "true"}, config.tls))  # nobody is asked here
     from ..broker.settings.java_keys import warn_unused
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
+    from ..remoting.tls.tls_settings import TLS_KEYS
     from .serve import describe_advertised, naming_holder, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
+        warn_unused(flags["pairs"], used=setting_keys(NameServerConfig) | TLS_KEYS)
         with naming_holder("--namesrv-port"):
             started = await servers.enter_async_context(NameServer(config, clock))
         notes.extend(await describe_advertised([started.advertised], clock))
@@ -76,11 +79,8 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     """
     from msgspec.structs import replace
 
-    from ..broker.settings.java_keys import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
-    # other keys that are dangerous are so for a broker, whose file this may be
-    refuse_dangerous({key: value for key, value in given.items() if "tls" in key.lower()})
     config = NameServerConfig.from_java(given)
     if advertised is None:
         return config

@@ -2,7 +2,8 @@
 
 Rules
 
-    1. A broker is ``rocketlet broker`` with its settings. It says on stdout when it is ready; what it logs goes on to
+    1. A broker is ``rocketlet broker`` with its settings; what is secret of them comes by a pipe, since everybody on a
+       machine sees the arguments of processes. It says on stdout when it is ready; what it logs goes on to
        stderr, in the format of ``up``, with its name before each line, or in each object of JSON.
     2. One that cannot start ends ``up``, with its own sentence. One that ends later is started again, at the port that
        it had, and recovers its store: after a second, and after twice as long each time that it does not last
@@ -17,13 +18,16 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Self
 
 import click
 
+from ..broker.settings.config import SECRET_KEYS
 from ..common.clock import Clock
 from ..common.errors import ConfigError
+from ..common.settings import format_java_properties
 from ..remoting.transport.event_loop import TaskScope
 from .serve import shows_colours
 from .settings import LogFlags
@@ -69,16 +73,20 @@ class _BrokerProcess:
         Raises:
             ConfigError: It has ended instead.
         """
-        pairs = [part for key, value in self._settings.items() for part in ("--set", f"{key}={value}")]
-        process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rocketlet", "broker", "--watched", self.name),
-            *(*_log_options(self._logs), *self._options, *pairs),
-            env={**os.environ, "FORCE_COLOR": "1"} if self._is_coloured else None,  # its stderr is a pipe
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # ^C is for who watches over it
-        )
+        secrets = {key: value for key, value in self._settings.items() if key in SECRET_KEYS and value}
+        told = ((key, value) for key, value in self._settings.items() if key not in secrets)
+        pairs = [part for key, value in told for part in ("--set", f"{key}={value}")]
+        with _written(format_java_properties(secrets)) as secrets_fd:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "rocketlet", "broker", "--watched", self.name),
+                *("--secrets", str(secrets_fd), *_log_options(self._logs), *self._options, *pairs),
+                env={**os.environ, "FORCE_COLOR": "1"} if self._is_coloured else None,  # its stderr is a pipe
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # ^C is for who watches over it
+                pass_fds=(secrets_fd,),
+            )
         assert process.stdout is not None, "it is a pipe"
         assert process.stderr is not None, "it is one, too"
         said = tasks.start(self._pass_on(process.stderr), f"log of {self.name}")
@@ -184,6 +192,18 @@ class BrokerProcesses:
             ready.append(outcome)
         self._watching += [self._tasks.start(broker.watch(self._tasks), f"watch {broker.name}") for broker in brokers]
         return ready
+
+
+@contextmanager
+def _written(text: str) -> Generator[int]:
+    """Yield a descriptor from which a text is read: that of a pipe, which holds it."""
+    reading, writing = os.pipe()
+    try:
+        with open(writing, "wb") as pipe:
+            pipe.write(text.encode())
+        yield reading
+    finally:
+        os.close(reading)
 
 
 async def _try(starting: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str] | ConfigError:

@@ -27,6 +27,7 @@ STORE_KEY = "storePathRootDir"
 EPHEMERAL_PREFIX = "rocketlet-"
 """How the names of temporary stores begin."""
 DEFAULT_HOST = "127.0.0.1"
+TLS_FILE_KEY = "tls.config.file"
 
 
 class LogFlags(TypedDict):
@@ -155,7 +156,14 @@ def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], confi
         ConfigError: the file cannot be read.
     """
     given = {key: str(value) for key, value in flags.items() if value is not None}
-    return {**(read_settings(config_file) if config_file else {}), **pairs, **given}
+    merged = {**(read_settings(config_file) if config_file else {}), **pairs, **given}
+    path = merged.get(TLS_FILE_KEY, "").strip()
+    if not path:
+        merged.pop(TLS_FILE_KEY, None)
+        return merged
+    from ..remoting.tls.tls_settings import merge_tls_file
+
+    return merge_tls_file(merged, path, read_settings(path, TLS_FILE_KEY))
 
 
 def set_host(given: dict[str, str], advertised_host: str) -> list[str]:
@@ -170,7 +178,7 @@ def set_host(given: dict[str, str], advertised_host: str) -> list[str]:
     return [f"listening at all addresses, since clients are told {advertised_host}; --host names one"]
 
 
-def read_settings(path: str) -> dict[str, str]:
+def read_settings(path: str, option: str = "-c") -> dict[str, str]:
     """Read a file in Java's properties format; UTF-8, or Latin-1 as Java writes it.
 
     Raises:
@@ -180,9 +188,9 @@ def read_settings(path: str) -> dict[str, str]:
         with open(path, "rb") as file:
             return parse_java_properties(decode_java_properties(file.read())[0])
     except OSError as error:
-        raise ConfigError(f"-c {path} cannot be read: {error.strerror}", key="-c") from error
+        raise ConfigError(f"{option} {path} cannot be read: {error.strerror}", key=option) from error
     except DecodeError as error:
-        raise ConfigError(f"-c {path} cannot be read: {error}", key="-c") from error
+        raise ConfigError(f"{option} {path} cannot be read: {error}", key=option) from error
 
 
 def check_store_options(*, store: str | None, is_ephemeral: bool, pairs: Mapping[str, str]) -> None:

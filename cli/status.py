@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from ..common.errors import DecodeError, RemotingError
+from ..common.errors import ConfigError, DecodeError, RemotingError
 from ..common.names import SELF_TEST_TOPIC
 from . import settings
-from .instances import FILE_NAME, Instance, RunningInstance, find_instance
+from .instances import FILE_NAME, Instance, InstanceTls, RunningInstance, find_instance
 from .verbs.connecting import CommandFailed, NoServerError
 
 if TYPE_CHECKING:
+    from ..remoting.tls.tls_settings import KeyPair
     from ..remoting.transport.client import ConnectionPool
 
 _TIMEOUT_MS: Final = 5_000
@@ -135,8 +136,13 @@ async def _find_fault(instance: Instance) -> str | None:
     """Return why clients cannot use it; None if they can."""
     from ..remoting.transport.client import ConnectionPool
     from ..remoting.transport.event_loop import LoopClock
+    from .starting.protection import own_context
 
-    async with ConnectionPool(LoopClock()) as pool:
+    try:
+        context = None if instance.tls is None else own_context(_shown_pair(instance.tls))
+    except ConfigError as error:
+        return f"it wants a certificate that cannot be shown here: {error}"
+    async with ConnectionPool(LoopClock(), tls=context) as pool:
         try:
             for address in instance.brokers:
                 await _ask_broker(pool, address)
@@ -146,6 +152,12 @@ async def _find_fault(instance: Instance) -> str | None:
     if known < instance.master_count:
         return f"the name server knows {known} of {instance.master_count} brokers"
     return None
+
+
+def _shown_pair(tls: InstanceTls) -> "KeyPair | None":
+    from ..remoting.tls.tls_settings import CLIENT_KEYS, KeyPair
+
+    return KeyPair(tls.certificate_path, tls.key_path, "", CLIENT_KEYS) if tls.certificate_path else None
 
 
 async def _ask_broker(pool: "ConnectionPool", address: str) -> None:

@@ -30,14 +30,16 @@ from .broker import BrokerFlags, describe_store_place, enter_broker, gather_brok
 from .console import CONSOLE_OPTIONS, ConsoleFlags, StartConsole, plan_console
 from .grpc import NO_GRPC, NO_PORT, choose_grpc_port, enter_grpc, grpc_port
 from .grpc import PORT_KEY as GRPC_PORT_KEY
-from .instances import LOG_NAME, Instance, process_start, stop_hint
+from .instances import LOG_NAME, Instance, InstanceTls, process_start, stop_hint
 from .main import VERSION
 from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
+from .starting.protection import check_own_tls, describe_protection, tls_options
 
 if TYPE_CHECKING:
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
+    from ..remoting.tls.tls_settings import TlsConfig
     from ..remoting.transport.addresses import Advertised
     from .control import StartControl
     from .processes import ProcessPlan
@@ -157,6 +159,8 @@ def up(**flags: Unpack[UpFlags]) -> None:
     asks_grpc = choose_grpc_port(given, is_refused=flags["no_grpc"], is_test=flags["control_port"] is not None)
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
+    check_own_tls(nameserver.tls)
+    notes.extend(describe_protection(given, nameserver.tls))
     members = _make_members(flags, given)
     if flags["print_config"]:
         listed = f"name server\n{settings.format_settings(nameserver.describe())}"
@@ -237,11 +241,15 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
     masters = [address for member, address in zip(members, brokers, strict=True) if not member.is_slave]
     if plan.flags["topics"] and plan.control is None:
+        from ..remoting.tls.contexts import client_context
         from .starting.first_topics import create_topics, find_login
 
-        await create_topics(plan.flags["topics"], masters, clock, find_login(members[0].given))
+        login = find_login(members[0].given)
+        await create_topics(plan.flags["topics"], masters, clock, client_context(plan.nameserver.tls), login)
     if plan.console is not None:
-        named["console"] = await plan.console(servers, first.address)
+        from ..remoting.tls.contexts import client_context
+
+        named["console"] = await plan.console(servers, first.address, client_context(plan.nameserver.tls))
     instance = Instance(
         pid=os.getpid(),
         process_start=process_start(os.getpid()),
@@ -254,10 +262,19 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
         began_at_ms=clock.now_ms(),
         version=VERSION,
         log=plan.log,
+        tls=_own_tls(plan.nameserver.tls),
     )
     await _register(instance, servers)
     notes.extend([*await describe_advertised([first.advertised, *advertised], clock), *_first_steps(plan, instance)])
     return f"ready {' '.join(f'{name}={address}' for name, address in named.items())}"
+
+
+def _own_tls(config: "TlsConfig") -> InstanceTls | None:
+    """Return how this machine reaches the servers, where that is by TLS alone."""
+    if not config.is_client_on:
+        return None
+    pair = config.client_pair
+    return InstanceTls(*pair.paths) if pair is not None else InstanceTls()
 
 
 async def _start_servers(
@@ -299,7 +316,7 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     found = f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
     yield found + (f", those of RocketMQ 5 at {named['grpc'].replace(',', ' or ')}" if "grpc" in named else "")
     program = _program()
-    where = nameserver_option(instance.namesrv)
+    where = nameserver_option(instance.namesrv) + tls_options(plan.nameserver.tls)
     topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
     if topic == _FIRST_TOPIC and member.given.get("autoCreateTopicEnable", "").strip().lower() == "false":
         yield f"to create a topic: {program} topic create {topic}{where}"

@@ -199,6 +199,11 @@ def setting_keys(kind: type[Struct]) -> frozenset[str]:
     return frozenset(field.key.name for field in _keyed_fields(kind))
 
 
+def secret_keys(kind: type[Struct]) -> frozenset[str]:
+    """Return those of them whose values are secrets."""
+    return frozenset(field.key.name for field in _keyed_fields(kind) if field.key.is_secret)
+
+
 def parse_settings(kind: type[Struct], settings: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields whose keys are given; other keys are left alone.
 

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping
 from typing import Annotated, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..common.errors import ConfigError
 from ..common.settings import Key, Setting, describe_settings, parse_settings, setting_keys
+from ..remoting.tls.tls_settings import TLS_KEYS, TlsConfig
 from .kv_table import ORDER_NAMESPACE, KvTable
 
 DEFAULT_PORT = 9876
@@ -19,6 +20,9 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    proxies: Annotated[
+        str, Key("proxyProtocolFrom", "load balancers that tell whose connection they pass on, between commas")
+    ] = ""
     kv_path: Annotated[str, Key("kvConfigPath", "file that keeps the key-value table; none: in memory only")] = ""
     returns_order_table: Annotated[
         bool, Key("returnOrderTopicConfigToBroker", "tell registering brokers which topics are ordered")
@@ -54,7 +58,8 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
     ] = 0
     low_water_bytes: Annotated[int, Key("writeBufferLowWaterMark", "where that ends again; 0: 65536", least=0)] = 0
 
-    # not read by key: the option --advertise
+    # not read by key: TLS has rules of its own, the others are the option --advertise
+    tls: TlsConfig = field(default_factory=TlsConfig)
     advertised_host: str = ""
     advertised_port: int = 0
 
@@ -69,15 +74,17 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: a value that cannot be used; ``key`` names it.
         """
-        return cls(**parse_settings(cls, settings))
+        return cls(**parse_settings(cls, settings), tls=TlsConfig.from_java(settings))
 
     def describe(self) -> list[Setting]:
         """Return every key with its value, default and meaning."""
-        return describe_settings(self)
+        return [*describe_settings(self), *describe_settings(self.tls)]
 
 
 _ALWAYS_BLACK = frozenset(["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
-_AT_START = frozenset(["bindAddress", "listenPort", "serverChannelMaxIdleTimeSeconds", "notifyMinBrokerIdChanged"])
+_AT_START = frozenset(
+    ["bindAddress", "listenPort", "proxyProtocolFrom", "serverChannelMaxIdleTimeSeconds", "notifyMinBrokerIdChanged"]
+)
 _log = logging.getLogger(__name__)
 
 
@@ -109,7 +116,7 @@ class LiveSettings:
         Raises:
             ConfigError: a value that cannot be used, or a key that is read at the start only.
         """
-        for key in sorted(_AT_START & changes.keys()):
+        for key in sorted((_AT_START | TLS_KEYS) & changes.keys()):
             raise ConfigError(f"{key} is read at the start only", key=key)
         self.config = replace(self.config, **parse_settings(NameServerConfig, changes))
         unknown = sorted(changes.keys() - setting_keys(NameServerConfig))

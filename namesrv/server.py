@@ -7,6 +7,7 @@ Inside the block the port is bound; after it no connection, task or timer is lef
 """
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
@@ -20,6 +21,8 @@ from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.command import Command
+from ..remoting.tls.self_signed import FILE_NAME
+from ..remoting.tls.server_tls import EndpointTls, admit
 from ..remoting.transport.addresses import Advertised, check_advertised, is_ip_address, local_host
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
@@ -83,7 +86,12 @@ class NameServer:
             if config.notifies_first:
                 await self._notify_first(stack)
             limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
-            server = RemotingServer(self._config.host, self._config.port, self._request_handlers(), self._clock, limits)
+            admission = await admit(
+                config.tls, EndpointTls(config.tls.pair, self._own_pair_path()), self._clock, config.proxies
+            )
+            server = RemotingServer(
+                config.host, config.port, self._request_handlers(), self._clock, limits, admission=admission
+            )
             await stack.enter_async_context(server)
             self.advertised = self.advertised._replace(bound=server.address)
             self._tasks.start(repeat(self._drop_silent, self._clock, first_ms=self._config.scan_period_ms), "expiry")
@@ -95,11 +103,18 @@ class NameServer:
         await self._stack.aclose()
 
     async def _notify_first(self, stack: AsyncExitStack) -> None:
+        from ..remoting.tls.contexts import client_context
         from ..remoting.transport.client import ConnectionPool  # only here does a name server ask anybody
         from .first_notices import FirstNotices
 
-        pool = await stack.enter_async_context(ConnectionPool(self._clock))
+        context = await asyncio.to_thread(client_context, self._config.tls)
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=context))
         self._routes.subscribe(FirstNotices(pool, self._tasks).tell)
+
+    def _own_pair_path(self) -> str:
+        """Where a certificate is kept that the name server makes: beside its table, or nowhere."""
+        table = self._config.kv_path
+        return os.path.join(os.path.dirname(os.path.expanduser(table)), FILE_NAME) if table else ""
 
     def _request_handlers(self) -> RequestHandlers:
         save = self._save_kv if self._config.kv_path else None

@@ -17,8 +17,9 @@ from typing import Final, Self
 from ..broker.server import Broker
 from ..common.clock import Clock
 from ..common.ids import Address
+from ..remoting.tls.self_signed import FILE_NAME
+from ..remoting.tls.server_tls import EndpointTls, admit
 from ..remoting.transport.acceptor import PortAcceptor
-from ..remoting.transport.self_signed import FILE_NAME, SelfSignedTls
 from ..remoting.transport.server import MakeServer, first_kept_descriptor
 from .http2.limits import Http2Limits
 from .http2.links import MAX_HELD_BYTES, Http2Links
@@ -70,8 +71,11 @@ class GrpcPort:
             def make_link() -> Http2Link:
                 return Http2Link(http2, self._clock, http2_limits, self._links)
 
-            tls = SelfSignedTls(os.path.join(config.store.root, "config", FILE_NAME), _ALPN)
-            acceptor = PortAcceptor(self._listener, make_link, tls.context, self._clock, first_kept_descriptor)
+            own_path = os.path.join(config.store.root, "config", FILE_NAME)
+            admission = await admit(
+                config.tls, EndpointTls(config.tls.grpc_pair, own_path, _ALPN), self._clock, config.proxies
+            )
+            acceptor = PortAcceptor(self._listener, make_link, admission, self._clock, first_kept_descriptor)
             stack.push_async_callback(self._end_connections, service)
             await stack.enter_async_context(acceptor)
             self._stack = stack.pop_all()

@@ -210,7 +210,7 @@ class RocketmqBroker:
         """
         _forbid_on_event_loop("receive", "use a consumer, or await arrived(),")
         order = ReceiveOrder(topic, tags, count, group)
-        return self._thread.call(receive(self._servers.nameserver, order, _ms(timeout)))
+        return self._thread.call(receive(self._servers.nameserver, order, _ms(timeout), self._servers.client_tls))
 
     def load(self, path: str | os.PathLike[str]) -> int:
         """Send the messages of a file in order and return how many: an object a line, as ``own_clients`` describes.
@@ -476,7 +476,8 @@ class RocketmqBroker:
 
     @asynccontextmanager
     async def _serve(self) -> AsyncGenerator[None]:
-        async with self._servers as servers, ConnectionPool(LoopClock()) as self._pool:
+        tls = self._servers.client_tls
+        async with self._servers as servers, ConnectionPool(LoopClock(), tls=tls) as self._pool:
             self.nameserver, self.address = format_address(*servers.nameserver_advertised.told), servers.broker.address
             yield
 
@@ -503,7 +504,7 @@ class RocketmqBroker:
             raise TimeoutError(f"{len(found)} of {count} messages came to {topic!r} in {limit_ms} ms") from None
 
     async def _publish(self, messages: Sequence[Addressed]) -> "list[SendResult]":
-        return await send_all(self._servers.nameserver, messages, self.name)
+        return await send_all(self._servers.nameserver, messages, self.name, self._servers.client_tls)
 
     async def _create_topic(self, name: str, queues: int) -> str:
         header = CreateTopicHeader(

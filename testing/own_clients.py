@@ -14,6 +14,7 @@ import asyncio
 import base64
 import json as json_text
 import pathlib
+import ssl
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
@@ -55,11 +56,13 @@ Addressed = tuple[Message, int | None]
 """A message, and the number of the queue that it is to go to."""
 
 
-async def send_all(nameserver: str, messages: Sequence[Addressed], broker_name: str) -> "list[SendResult]":
+async def send_all(
+    nameserver: str, messages: Sequence[Addressed], broker_name: str, tls: ssl.SSLContext | None
+) -> "list[SendResult]":
     """Send in order, each to a queue of its own number or in turn; many are on their way at a time."""
-    from ..client import Producer  # the client, and what it needs, not before a test sends
+    from ..client import Producer, ProducerSettings  # the client, and what it needs, not before a test sends
 
-    async with Producer(OWN_GROUP, nameserver) as producer:
+    async with Producer(OWN_GROUP, nameserver, settings=ProducerSettings(tls=tls)) as producer:
 
         def send(message: Message, queue_id: int | None) -> "Coroutine[Any, Any, SendResult]":
             queue = None if queue_id is None else MessageQueue(message.topic, broker_name, queue_id)
@@ -84,7 +87,9 @@ class ReceiveOrder(NamedTuple):
     group: str
 
 
-async def receive(nameserver: str, order: ReceiveOrder, limit_ms: int) -> list[ReceivedMessage]:
+async def receive(
+    nameserver: str, order: ReceiveOrder, limit_ms: int, tls: ssl.SSLContext | None
+) -> list[ReceivedMessage]:
     """Consume and acknowledge so many messages.
 
     Raises:
@@ -93,7 +98,7 @@ async def receive(nameserver: str, order: ReceiveOrder, limit_ms: int) -> list[R
     from ..client import ConsumeFrom, PullConsumer, PullConsumerSettings  # as before
 
     found: list[ReceivedMessage] = []
-    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
+    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, tls=tls)
     consumer = PullConsumer(order.group, nameserver, settings=settings)
     consumer.subscribe(order.topic, order.tags)
     try:

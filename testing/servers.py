@@ -12,6 +12,7 @@ Everything here runs on the broker's loop. Each server lives in a task of its ow
 
 import asyncio
 import pathlib
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Final, NamedTuple, Self
@@ -24,6 +25,8 @@ from ..broker.settings.config import BrokerConfig
 from ..common.ids import Address, format_address
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
+from ..remoting.tls.contexts import client_context
+from ..remoting.tls.tls_settings import TlsConfig
 from ..remoting.transport.addresses import Advertised, local_host
 from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import LoopClock, TaskScope
@@ -84,6 +87,7 @@ class Servers:
         deployment: Deployment = ON_THIS_MACHINE,
     ) -> None:
         self._settings = settings
+        self._tls = TlsConfig.from_java(settings)
         self._beginning = deployment.beginning
         self._clock = clock
         self._first = first
@@ -130,6 +134,11 @@ class Servers:
         if self._broker is None:
             raise BrokerDownError(f"{self.name} does not run: restart starts it again")
         return self._broker
+
+    @property
+    def client_tls(self) -> ssl.SSLContext | None:
+        """How clients of this process speak to the servers: by TLS, where those ask for it."""
+        return client_context(self._tls)
 
     @property
     def local_address(self) -> str:
@@ -353,7 +362,7 @@ class Servers:
         if self._nameserver_run is not None:
             return
         self._kept_nameserver_port.close()
-        config = replace(self._deployment.nameserver, port=self._nameserver_port)
+        config = replace(self._deployment.nameserver, port=self._nameserver_port, tls=self._tls)
         server = NameServer(config, LoopClock(), around=self.nameserver_door.around)
         run = ServerRun(self._tasks)
         await run.start(server)

@@ -28,7 +28,7 @@ LEVELS = {folder: level for level, folders in enumerate(LAYERS) for folder in fo
 PARTS = sorted(folder for folder in LEVELS if (ROOT / folder).is_dir())
 ORDER = {
     "common": (".", "subscriptions"),
-    "remoting": ("codec", "headers", "bodies", "transport"),
+    "remoting": ("codec", "headers", "bodies", "transport", "tls"),
     "store": ("files", "commitlog", "consumequeue", "index", "recovery", "timer", ".", "audit"),
     "broker": (
         "settings",
@@ -61,8 +61,8 @@ WIRE_MODULES = frozenset(
         *("table_handlers", "pop_answers", "assignment_handlers", "topic_routes", "needs", "signatures", "guard"),
     }
 )
-"""The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""
-LOOP_TOOLS = ("remoting", "transport", "event_loop")
+"""The modules of the broker that may import ``remoting``, where every module may import ``NO_WIRE`` of it."""
+NO_WIRE = (("remoting", "transport", "event_loop"), ("remoting", "tls", "tls_settings"))
 MOST_MODULES = 20
 LEAST_MODULES = 3
 MOST_LINES = 600
@@ -240,9 +240,9 @@ def test_folders_of_a_part_keep_their_order(part: str) -> None:
 
 
 def wire_imports(name: tuple[str, ...], source: str) -> list[str]:
-    """Return which modules of the wire a module of the package imports, but the tools of its event loop."""
+    """Return which modules of the wire a module imports, but the tools of its event loop and the settings of TLS."""
     named = [target for one in imports(source) if one.level for target in targets(name, one)]
-    return sorted({".".join(target) for target in named if target[0] == "remoting" and target != LOOP_TOOLS})
+    return sorted({".".join(target) for target in named if target[0] == "remoting" and target not in NO_WIRE})
 
 
 def test_operations_of_the_broker_know_no_wire() -> None:

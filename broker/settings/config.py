@@ -22,7 +22,17 @@ from msgspec.structs import force_setattr
 
 from ...common.errors import ConfigError
 from ...common.ids import is_address
-from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
+from ...common.settings import (
+    FOUND,
+    Key,
+    Setting,
+    describe_settings,
+    format_setting,
+    parse_settings,
+    secret_keys,
+    setting_keys,
+)
+from ...remoting.tls.tls_settings import TLS_KEYS, TlsConfig
 from ...store.files.store_config import StoreConfig
 from .grpc import GrpcConfig
 from .java_keys import refuse_dangerous, warn_unused
@@ -124,6 +134,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     ] = 0
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    proxies: Annotated[
+        str, Key("proxyProtocolFrom", "load balancers that tell whose connection they pass on, between commas")
+    ] = ""
     advertised_host: Annotated[
         str, Key("brokerIP1", "address that clients shall use; unless given, the one each client reached the server by")
     ] = ""
@@ -266,6 +279,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     pop: PopConfig = field(default_factory=PopConfig)
     grpc: GrpcConfig = field(default_factory=GrpcConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     advertised_port: int = 0
     repairs: bool = False
     settings_file: str = ""
@@ -318,8 +332,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         grpc = GrpcConfig(**parse_settings(GrpcConfig, settings))
         security = SecurityConfig(**parse_settings(SecurityConfig, settings))
         fields = parse_settings(cls, settings)
+        tls = TlsConfig.from_java(settings)
         parts = {"store": store, "replication": replication, "pop": pop, "grpc": grpc, "security": security}
-        config = cls(**parts, given=frozenset(settings), **fields)
+        config = cls(**parts, tls=tls, given=frozenset(settings), **fields)
         warn_unused(settings, used=config.used_keys)
         return config
 
@@ -328,7 +343,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         """The keys that have a meaning here."""
         parts = (BrokerConfig, ReplicationConfig, PopConfig, GrpcConfig, SecurityConfig)
         own = frozenset(key for part in parts for key in setting_keys(part))
-        return own | {row.key for row in describe_store(self.store)}
+        return own | TLS_KEYS | {row.key for row in describe_store(self.store)}
 
     @property
     def given_keys(self) -> frozenset[str]:
@@ -344,5 +359,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
             *describe_settings(self.pop),
             *describe_settings(self.grpc),
             *describe_settings(self.security),
+            *describe_settings(self.tls),
             *describe_store(self.store),
         ]
+
+
+SECRET_KEYS = secret_keys(SecurityConfig) | secret_keys(TlsConfig)
+"""The keys whose values nobody is shown."""

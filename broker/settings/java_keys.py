@@ -170,11 +170,6 @@ _REFUSED = {
         "the rules of plain_acl.yml are imported instead: set authenticationEnabled, authorizationEnabled and "
         "migrateAuthFromV1Enabled to true, and aclEnable to false",
     ),
-    "tls.server.mode": _unless("permissive|disabled", "TLS is not built"),
-    "tls.server.need.client.auth": _unless("none", "TLS is not built"),
-    "tls.server.authClient": _unless("false", "TLS is not built"),
-    "tls.enable": _unless("false", "TLS is not built"),
-    "useTLS": _unless("false", "TLS is not built"),
 }
 
 

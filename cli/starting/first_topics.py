@@ -6,6 +6,7 @@ A topic that a broker has keeps what it is, but for more queues where the option
 messages in the others.
 """
 
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -59,14 +60,18 @@ def find_login(given: Mapping[str, str]) -> Login | None:
 
 
 async def create_topics(
-    topics: Mapping[str, int | None], masters: Sequence[str], clock: Clock, login: Login | None = None
+    topics: Mapping[str, int | None],
+    masters: Sequence[str],
+    clock: Clock,
+    tls: ssl.SSLContext | None,
+    login: Login | None = None,
 ) -> None:
     """Create topics at each master.
 
     Raises:
         ConfigError: a broker refuses one.
     """
-    async with ConnectionPool(clock, sign=login.sign if login else None) as pool:
+    async with ConnectionPool(clock, tls=tls, sign=login.sign if login else None) as pool:
         for address in masters:
             for name, queues in topics.items():
                 known = await _find_topic(pool, address, name)

@@ -53,7 +53,17 @@ FAILED: Final = 1
 NO_SERVER: Final = 3
 
 
-class ClusterFlags(TypedDict):
+class TlsFlags(TypedDict):
+    """The options of TLS."""
+
+    uses_tls: bool
+    trust_path: str | None
+    certificate_path: str | None
+    key_path: str | None
+    trusts_all: bool
+
+
+class ClusterFlags(TlsFlags):
     """The options that every verb has."""
 
     namesrv: str
@@ -61,16 +71,18 @@ class ClusterFlags(TypedDict):
     access_key: str | None
     secret_key: str | None
     security_token: str | None
-    uses_tls: bool
-    trust_path: str | None
-    certificate_path: str | None
-    key_path: str | None
-    trusts_all: bool
     timeout_s: float
     as_json: bool
 
 
 _PATH: Final = click.Path(dir_okay=False)
+TLS_OPTIONS: Final = (
+    click.option("--tls", "uses_tls", is_flag=True, help="Connect under TLS."),
+    click.option("--tls-trust", "trust_path", metavar="PATH", type=_PATH, help="Certificates to trust (PEM)."),
+    click.option("--tls-cert", "certificate_path", metavar="PATH", type=_PATH, help="Certificate to show (PEM)."),
+    click.option("--tls-key", "key_path", metavar="PATH", type=_PATH, help="Its key (PEM)."),
+    click.option("--tls-trust-all", "trusts_all", is_flag=True, help="Take any server for the right one."),
+)
 _OPTIONS: Final = (
     click.option(
         "--namesrv",
@@ -83,11 +95,7 @@ _OPTIONS: Final = (
     click.option("--access-key", envvar="ROCKETMQ_ACCESS_KEY", help="User, on brokers with access control."),
     click.option("--secret-key", envvar="ROCKETMQ_SECRET_KEY", help="Better: the variable ROCKETMQ_SECRET_KEY."),
     click.option("--security-token", envvar="ROCKETMQ_SECURITY_TOKEN", help="Token of temporary keys."),
-    click.option("--tls", "uses_tls", is_flag=True, help="Connect under TLS."),
-    click.option("--tls-trust", "trust_path", metavar="PATH", type=_PATH, help="Certificates to trust (PEM)."),
-    click.option("--tls-cert", "certificate_path", metavar="PATH", type=_PATH, help="Certificate to show (PEM)."),
-    click.option("--tls-key", "key_path", metavar="PATH", type=_PATH, help="Its key (PEM)."),
-    click.option("--tls-trust-all", "trusts_all", is_flag=True, help="Take any server for the right one."),
+    *TLS_OPTIONS,
     click.option(
         "--timeout",
         "timeout_s",
@@ -162,6 +170,8 @@ def _tls_hint(error: RemotingError, flags: ClusterFlags) -> str:
         return "; --tls-trust names the certificates to trust, --tls-trust-all takes any"
     if isinstance(error, ConnectionClosedError) and not flags["uses_tls"]:
         return "; if it takes connections under TLS alone: --tls"
+    if isinstance(error, ConnectionClosedError) and flags["certificate_path"] is None:
+        return "; if it asks who connects: --tls-cert and --tls-key"
     is_ended = any(words in said for words in ("the peer closed", "reset by peer", "[SSL"))
     if isinstance(error, ConnectFailedError) and flags["uses_tls"] and is_ended:
         return "; it may take no TLS"
@@ -205,7 +215,7 @@ def credentials_of(flags: ClusterFlags) -> "Credentials | None":
     return Credentials(access_key, secret_key, flags["security_token"]) if access_key and secret_key else None
 
 
-def tls_of(flags: ClusterFlags) -> "Tls | None":
+def tls_of(flags: TlsFlags) -> "Tls | None":
     """Return how connections are encrypted.
 
     Raises:

@@ -3,10 +3,10 @@
 Names are ours; the Java property is named beside each. A value outside Java's range is a ``ConfigError`` with the name
 of the setting as its key.
 
-Under TLS (Java's ``useTLS`` and ``tls.client.*``) official brokers and name servers take plain and TLS connections on
-one port (mode permissive), with a certificate that they make up at each start unless they are given one; ours take
-plain connections only. Unlike Java, we check the server's certificate unless told otherwise, and its host name as well
-when ``checks_host_name`` is set: addresses come from routes, as numbers, and certificates seldom hold those.
+Under TLS (Java's ``useTLS`` and ``tls.client.*``) brokers and name servers, official ones and ours, take plain and TLS
+connections on one port (mode permissive), with a certificate that they make up unless they are given one. Unlike Java,
+we check the server's certificate unless told otherwise, and its host name as well when ``checks_host_name`` is set:
+addresses come from routes, as numbers, and certificates seldom hold those.
 """
 
 import enum

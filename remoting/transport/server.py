@@ -13,24 +13,25 @@ the others are taken, by whomever (``first_kept_descriptor``).
 import asyncio
 import errno
 import logging
-import os
 import resource
 import socket
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Self, TypeVar
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Final, Self, TypeVar
+
+from msgspec.structs import replace
 
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address, format_address
+from .acceptor import ACCEPTED_AT_ONCE, Admission, Entrance, lengthen_backlog
 from .connection import Connection, Handler, Reply, RequestHandlers
 from .connections import ConnectionEvents, Connections
 from .event_loop import TaskScope
 from .limits import Limits
 
-_BACKLOG = 1024
-_ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
 _MAX_PORT = 65_535
+PLAIN: Final = Admission()
 _CODES = "request_codes"
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class RemotingServer:
         clock: Clock,
         limits: Limits | None = None,
         events: ConnectionEvents | None = None,
+        *,
+        admission: Admission = PLAIN,
     ) -> None:
         self._host = host
         self._port = port
@@ -75,8 +78,11 @@ class RemotingServer:
         self._clock = clock
         self._limits = limits or Limits()
         self._events = events
+        self._admission = replace(admission, is_met_early=True)
         self.connections = Connections(clock, self._limits)
         self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
+        self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
         state = "serving" if self._server is not None else "closed"
@@ -96,15 +102,18 @@ class RemotingServer:
         if not 0 <= self._port <= _MAX_PORT:
             raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
         self.connections = Connections(self._clock, self._limits, first_kept_descriptor, self._events)
-        loop = asyncio.get_running_loop()
-        try:
-            server = await loop.create_server(self._connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
-        except (OSError, UnicodeError) as error:
-            raise _bind_failure(self._host, self._port, error) from error
-        for own in server.sockets:
-            _listen(own.fileno())
-        self._server = server
-        self._port = server.sockets[0].getsockname()[1]
+        async with AsyncExitStack() as stack:
+            entrance = Entrance(self._connect, self._admission, self._clock, first_kept_descriptor, self._events)
+            self._entrance = await stack.enter_async_context(entrance)
+            loop = asyncio.get_running_loop()
+            try:
+                server = await loop.create_server(entrance.meet, self._host, self._port, backlog=ACCEPTED_AT_ONCE)
+            except (OSError, UnicodeError) as error:
+                raise _bind_failure(self._host, self._port, error) from error
+            lengthen_backlog(server)
+            self._server = server
+            self._port = server.sockets[0].getsockname()[1]
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -112,6 +121,7 @@ class RemotingServer:
         server, self._server = self._server, None
         if server is not None:
             server.close()
+            await self._stack.aclose()
             await self.connections.close_all()
             await server.wait_closed()
 
@@ -191,12 +201,6 @@ class OnDemandPort:
 
 
 MakeServer = Callable[[socket.socket], AbstractAsyncContextManager[object]]
-
-
-def _listen(descriptor: int) -> None:
-    """Let more connections wait to be accepted."""
-    with socket.socket(fileno=os.dup(descriptor)) as same:
-        same.listen(_BACKLOG)
 
 
 def _bind_failure(host: str, port: int, error: Exception, key: str = "bindAddress") -> ConfigError:

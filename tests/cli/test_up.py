@@ -209,7 +209,8 @@ async def test_told_address_is_listened_at(start: Start, tmp_path: pathlib.Path,
         await pool.connect(running.addresses["broker"])
     said = running.stop()[2].splitlines()
     assert said[0] == f"rocketlet: listening at all addresses, since clients are told {host}; --host names one"
-    assert said[1].startswith("rocketlet: messages are kept in ")
+    assert said[1].startswith("rocketlet: whoever reaches this machine may read and change everything: authentication")
+    assert said[2].startswith("rocketlet: messages are kept in ")
     assert not any("forwards" in line for line in said)
 
 
@@ -332,10 +333,10 @@ def test_store_option_is_not_empty(refuse: Refuse):
 
 
 def test_name_server_alone_looks_at_its_keys(start: Start, refuse: Refuse):
-    """A misspelt key is warned about with the nearest one; enforced TLS stops the start."""
+    """A misspelt key is warned about with the nearest one; a mode of TLS that there is not stops the start."""
     running = start("namesrv", "--namesrv-port", "0", "--set", "kvConfigPatx=there")
     assert "setting kvConfigPatx is unknown; did you mean kvConfigPath?" in running.stop()[2]
-    assert "TLS is not built" in refuse("namesrv", "--set", "tls.server.mode=enforcing")
+    assert "tls.server.mode is 'enforced'" in refuse("namesrv", "--set", "tls.server.mode=enforced")
 
 
 async def test_broker_of_up_has_a_name_of_its_own(start: Start):

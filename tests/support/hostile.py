@@ -140,7 +140,7 @@ def _with_header(header: bytes, kind: int = 0) -> bytes:
 
 BAD_FRAMES = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    "tls": bytes.fromhex("16030100f1010000ed0303"),
+    "tls": bytes.fromhex("1603010004ffffffff"),
     "ssh": b"SSH-2.0-OpenSSH_9.6\r\n",
     "zeros": bytes(64),
     "length only": b"\x7f\xff\xff\xff",

@@ -40,8 +40,8 @@ def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Observed]:
     found: list[Observed] = []
 
     class ObservedServer(RemotingServer):
-        def __init__(self, host: str, port: int, handlers: RequestHandlers, *rest: Any) -> None:
-            super().__init__(host, port, handlers, *rest)
+        def __init__(self, host: str, port: int, handlers: RequestHandlers, *rest: Any, **named: Any) -> None:
+            super().__init__(host, port, handlers, *rest, **named)
             found.append(Observed(self, handlers))
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)

@@ -72,7 +72,6 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("duplicationEnable", "true"),
         ("aclEnable", "true"),
         ("authorizationEnabled", "true"),
-        ("tls.server.mode", "enforcing"),
         ("enableDLegerCommitLog", "true"),
         ("storeType", "defaultRocksDB"),
         ("popConsumerKVServiceEnable", "true"),

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import pathlib
 import socket
 import ssl
@@ -12,9 +11,10 @@ from typing import cast
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.remoting.transport import acceptor as acceptor_module
-from rocketlet.remoting.transport.acceptor import PATIENCE_MS, PAUSE_MS, PortAcceptor, TlsSource
-from rocketlet.remoting.transport.self_signed import SelfSignedTls
+from rocketlet.remoting.tls.contexts import server_context
+from rocketlet.remoting.tls.self_signed import SelfSignedTls
+from rocketlet.remoting.tls.tls_settings import TlsConfig
+from rocketlet.remoting.transport.acceptor import PATIENCE_MS, Admission, PortAcceptor
 from rocketlet.remoting.transport.server import OnDemandPort, open_listener
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -33,29 +33,14 @@ class Greeter(asyncio.Protocol):
         self._transport.close()
 
 
-class ScarceListener(socket.socket):
-    """A socket that listens, and fails to accept as often as ``errors`` says."""
-
-    errors: list[int]
-    has_failed: asyncio.Event
-
-    def accept(self) -> tuple[socket.socket, object]:
-        """Accept a connection."""
-        if self.errors:
-            number = self.errors.pop(0)
-            if not self.errors:
-                asyncio.get_running_loop().call_soon(self.has_failed.set)
-            raise OSError(number, "so says the system")
-        return super().accept()
-
-
 class AcceptorGround:
     """An acceptor under a manual clock."""
 
-    def __init__(self, listener: socket.socket, tls: TlsSource, kept: Callable[[], int | None]) -> None:
+    def __init__(self, listener: socket.socket, admission: Admission, kept: Callable[[], int | None]) -> None:
         self.clock = ManualClock()
         self.port: int = listener.getsockname()[1]
-        self.acceptor = PortAcceptor(listener, Greeter, tls, self.clock, kept)
+        self.acceptor = PortAcceptor(listener, Greeter, admission, self.clock, kept)
+        self.entrance = self.acceptor.entrance
 
     async def say(self, first: bytes, context: ssl.SSLContext | None = None) -> bytes:
         """Connect, say something, and return all that comes back."""
@@ -72,6 +57,12 @@ class AcceptorGround:
         return await asyncio.open_connection("127.0.0.1", self.port)
 
 
+def taking_tls(directory: pathlib.Path, most_silent: int = 3) -> Admission:
+    """Return what lets in who speaks TLS, by a pair in a directory, and who does not."""
+    pair = SelfSignedTls(str(directory / "pair.pem"), lambda: server_context(TlsConfig(), None, ["h2"]))
+    return Admission(tls=pair.context, most_silent=most_silent)
+
+
 @pytest.fixture
 def kept() -> list[int]:
     """Return the lowest descriptor that no connection may have, if any."""
@@ -81,9 +72,8 @@ def kept() -> list[int]:
 @pytest.fixture
 async def ground(tmp_path: pathlib.Path, kept: list[int]) -> AsyncGenerator[AcceptorGround]:
     """Serve a port."""
-    tls = SelfSignedTls(str(tmp_path / "pair.pem"), ["h2"])
     with open_listener("127.0.0.1", 0, key="bindAddress") as listener:
-        served = AcceptorGround(listener, tls.context, lambda: kept[0] if kept else None)
+        served = AcceptorGround(listener, taking_tls(tmp_path), lambda: kept[0] if kept else None)
         async with served.acceptor:
             yield served
 
@@ -121,17 +111,17 @@ async def test_silent_peer_is_sent_away(ground: AcceptorGround) -> None:
     """A peer that says nothing has its time by the clock; one that came later has its own."""
     reader, writer = await ground.be_silent()
     assert await ground.say(b"one") == b"plain one"
-    assert ground.acceptor.silent_count == 1
+    assert ground.entrance.silent_count == 1
     ground.clock.advance(PATIENCE_MS - 1)
     later_reader, later_writer = await ground.be_silent()
     assert await ground.say(b"two") == b"plain two"
-    assert ground.acceptor.silent_count == 2
+    assert ground.entrance.silent_count == 2
     ground.clock.advance(1)
     assert await reader.read() == b""
-    assert ground.acceptor.silent_count == 1
+    assert ground.entrance.silent_count == 1
     ground.clock.advance(PATIENCE_MS)
     assert await later_reader.read() == b""
-    assert ground.acceptor.silent_count == 0
+    assert ground.entrance.silent_count == 0
     for each in (writer, later_writer):
         each.close()
         await each.wait_closed()
@@ -144,16 +134,15 @@ async def test_peer_that_goes_without_a_word(ground: AcceptorGround) -> None:
     assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
-    assert ground.acceptor.silent_count == 0
+    assert ground.entrance.silent_count == 0
 
 
-async def test_many_silent_peers(ground: AcceptorGround, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_silent_peers(ground: AcceptorGround) -> None:
     """Of more than so many the one that waits longest is sent away."""
-    monkeypatch.setattr(acceptor_module, "MOST_SILENT", 3)
     silent = [await ground.be_silent() for _ in range(3)]
     assert await ground.say(b"one") == b"plain one"
     assert await silent[0][0].read() == b""
-    assert ground.acceptor.silent_count == 2
+    assert ground.entrance.silent_count == 2
     for _, writer in silent:
         writer.close()
         await writer.wait_closed()
@@ -173,20 +162,6 @@ async def test_descriptors_that_are_kept(
     assert await ground.say(b"on") == b"plain on"
 
 
-async def test_system_without_descriptors(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nothing is accepted for a second; then what waited is served. A peer that went while it waited is no reason."""
-    listener = ScarceListener(fileno=socket.create_server(("127.0.0.1", 0)).detach())
-    listener.errors, listener.has_failed = [errno.ECONNABORTED, errno.EMFILE], asyncio.Event()
-    with listener:
-        served = AcceptorGround(listener, SelfSignedTls(str(tmp_path / "pair.pem"), ["h2"]).context, lambda: None)
-        async with served.acceptor, asyncio.TaskGroup() as group:
-            answer = group.create_task(served.say(b"one"))
-            await listener.has_failed.wait()
-            served.clock.advance(PAUSE_MS)
-            assert await answer == b"plain one"
-    assert f"accepting no connections for {PAUSE_MS} ms: so says the system" in caplog.text
-
-
 async def test_tls_that_cannot_be_served(caplog: pytest.LogCaptureFixture) -> None:
     """The log says why, and plain text is served on."""
 
@@ -194,10 +169,9 @@ async def test_tls_that_cannot_be_served(caplog: pytest.LogCaptureFixture) -> No
         raise ConfigError("TLS needs the library cryptography")
 
     with open_listener("127.0.0.1", 0, key="bindAddress") as listener:
-        ground = AcceptorGround(listener, refuse, lambda: None)
+        ground = AcceptorGround(listener, Admission(tls=refuse), lambda: None)
         async with ground.acceptor:
-            with pytest.raises(ConnectionResetError):  # what it said was not read
-                await ground.say(b"\x16\x03\x01")
+            assert await ground.say(b"\x16\x03\x01") == b""
             assert await ground.say(b"on") == b"plain on"
     assert "closing the connection from 127.0.0.1:" in caplog.text
     assert "TLS needs the library cryptography" in caplog.text
@@ -206,7 +180,7 @@ async def test_tls_that_cannot_be_served(caplog: pytest.LogCaptureFixture) -> No
 async def test_end_with_silent_peers(tmp_path: pathlib.Path) -> None:
     """They are closed with the port."""
     with open_listener("127.0.0.1", 0, key="bindAddress") as listener:
-        served = AcceptorGround(listener, SelfSignedTls(str(tmp_path / "pair.pem"), ["h2"]).context, lambda: None)
+        served = AcceptorGround(listener, taking_tls(tmp_path), lambda: None)
         async with served.acceptor:
             reader, writer = await served.be_silent()
             assert await served.say(b"one") == b"plain one"
@@ -222,8 +196,8 @@ async def test_port_on_demand(tmp_path: pathlib.Path) -> None:
 
     def load() -> Callable[[socket.socket], PortAcceptor]:
         made.append("imported")
-        tls = SelfSignedTls(str(tmp_path / "pair.pem"), ["h2"])
-        return lambda listener: PortAcceptor(listener, Greeter, tls.context, ManualClock(), lambda: None)
+        admission = taking_tls(tmp_path, most_silent=10)
+        return lambda listener: PortAcceptor(listener, Greeter, admission, ManualClock(), lambda: None)
 
     async with OnDemandPort(open_listener("127.0.0.1", 0, key="bindAddress"), load):
         await asyncio.sleep(0)
