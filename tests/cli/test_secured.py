@@ -31,7 +31,7 @@ def shell(tmp_path: pathlib.Path) -> Shell:
     def run(step: str) -> subprocess.CompletedProcess[str]:
         words = shlex.split(step)
         if words[0] == "export":
-            environment.update(word.split("=", 1) for word in words[1:])
+            environment.update({name: value for name, _, value in (word.partition("=") for word in words[1:])})
             return subprocess.CompletedProcess(words, 0, "", "")
         ours = [*COMMAND, *words[1:], *MORE.get(words[1], ())]
         words = ours if words[0] == "rocketlet" else ["bash", "-c", step]
