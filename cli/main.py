@@ -41,6 +41,8 @@ COMMANDS: Final = {
     "client": ".verbs.client:client",
     "cluster": ".verbs.cluster:cluster",
     "config": ".verbs.config:config",
+    "user": ".verbs.user:user",
+    "acl": ".verbs.acl:acl",
 }
 
 VERSION: Final = "0.1.0"

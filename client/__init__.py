@@ -32,6 +32,7 @@ from ..common.errors import (
     RouteNotFoundError,
 )
 from ..common.message import Message, MessageQueue, ReceivedMessage
+from .admin.access import BrokerUser, Right, UserAccess
 from .admin.admin import Admin
 from .admin.admin_values import (
     BrokerNode,
@@ -122,6 +123,7 @@ __all__ = [
     "AllocateMessageQueuePinnedToIp",
     "AllocateMessageQueueStrategy",
     "BrokerNode",
+    "BrokerUser",
     "ClientError",
     "ClientSettings",
     "ClientStateError",
@@ -184,6 +186,7 @@ __all__ = [
     "RequestTimeoutError",
     "ResponseError",
     "Retry",
+    "Right",
     "RocketletError",
     "Role",
     "RouteNotFoundError",
@@ -218,6 +221,7 @@ __all__ = [
     "TransactionProducerSettings",
     "TransactionResult",
     "TransactionState",
+    "UserAccess",
     "parse_records",
     "reply_to",
     "select_at_random",

@@ -7,6 +7,7 @@
     messages              ``stored_messages.py``, ``topic_tail.py``
     members, tracks       204, 328, 307, 309 (``member_inspection.py``); ``replays.py``
     brokers, settings     106, 28, 322 and ``changes.py``
+    users, their rights   ``access.py``
 
 Changes are made on the master of one broker after the other; when one fails, those before it are changed. Nothing is
 cached, and with one cluster it need not be named.
@@ -41,6 +42,7 @@ from ..session.lifecycle import Lifecycle
 from ..session.results import SendResult
 from ..session.session import Session, borrow_session
 from ..session.settings import ClientSettings, check_queue_offset, check_topic, choose_settings
+from .access import UserAccess
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
 from .admin_values import (
     BrokerNode,
@@ -565,6 +567,10 @@ class Admin:
             ResponseError: one of them refused it.
         """
         await self._changes.change_nameservers(changes)
+
+    def access(self, *, cluster: str | None = None, brokers: Collection[str] | None = None) -> UserAccess:
+        """Return what asks and changes users and their rights on all brokers, those of a cluster, or those named."""
+        return UserAccess(self._calls, cluster, brokers)
 
     def _own(self, names: Iterable[str]) -> list[str]:
         """Return the names that are in the namespace, as the application knows them."""
