@@ -2,10 +2,13 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from replica_pair import replica_pair
 from served import answered, observe
 
@@ -13,9 +16,11 @@ import rocketlet.broker.server as broker_server
 from rocketlet.broker.security.needs import STRICT_NEEDS, UPSTREAM_NEEDS, Asked, Row
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.errors import DecodeError
+from rocketlet.common.signing import scan_signed, scan_signed_slowly
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.remoting.headers.send import decode_send_header
 from rocketlet.testing.manual_clock import ManualClock
 
 ANYBODY = ""
@@ -254,3 +259,36 @@ async def test_every_handler_of_a_slave_has_a_row(
         codes = [set(answered(one.handlers)) for one in observed]
     assert len(codes) >= 2
     assert all(found == set(STRICT_NEEDS) for found in codes)
+
+
+LETTERED = {"e": "0", "f": "0", "g": "1", "h": "0", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0"}
+NAMES = st.sampled_from(["b", "topic", "\\u0062", "a", "B"])
+JSON_VALUES = st.sampled_from(['"T"', '"U"', '""', '"%RETRY%g"', '"\\u0054"', '"\\u00e9"', "null", "7", "true", "[]"])
+
+
+@given(st.sampled_from([Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2]), st.lists(st.tuples(NAMES, JSON_VALUES), max_size=5))
+@pytest.mark.parametrize("scan", [scan_signed, scan_signed_slowly])
+def test_topic_that_is_checked_is_the_topic_of_the_handler(
+    scan: Callable[..., Any], code: Code, named: list[tuple[str, str]]
+) -> None:
+    """However a field is spelled, and how often: by the short way, where it is taken, and by the long one."""
+    fields = [*(f'"{name}":"{value}"' for name, value in {**LETTERED, "AccessKey": "u", "Signature": "s"}.items())]
+    text = "{" + ",".join([*fields, *(f'"{name}":{value}' for name, value in named)]) + "}"
+    row = STRICT_NEEDS[code]
+    short = Command(code=code, ext_text=msgspec.Raw(text.encode()))
+    found = scan(short.ext_text, b"", 493, row.depends_on)
+    if found is not None:
+        values = dict(zip(row.depends_on or (), found[3], strict=True))
+        check_topic(row, short, {name: value for name, value in values.items() if value is not None})
+    long = Command(code=code, ext_text=msgspec.Raw(text.encode()))
+    check_topic(row, long, long.ext)
+
+
+def check_topic(row: Row, command: Command, fields: Mapping[str, str]) -> None:
+    """Compare the topic that is asked for with the one that the handler reads, unless it reads none."""
+    [need] = row.needs(Asked(command, fields, "own", STORED.get))
+    try:
+        topic = decode_send_header(command).topic
+    except DecodeError:
+        return
+    assert str(need.resource) == (f"Group:{topic[7:]}" if topic.startswith("%RETRY%") else f"Topic:{topic}")
