@@ -98,7 +98,7 @@ def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[Topic
 
 
 def _build_security(parts: AdminParts) -> tuple[UserHandlers, AclHandlers]:
-    store = parts.state.security or make_security(parts.config.store.root, parts.cleaning.in_thread, OS_FILES)
+    store = parts.state.security or make_security(parts.config.store.root, parts.cleaning.in_thread, parts.state.files)
     changes = SecurityChanges(store, parts.config.security, parts.cleaning)
     return UserHandlers(changes), AclHandlers(changes)
 

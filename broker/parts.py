@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..common.clock import Clock
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope
+from ..store.files.files import Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
 from .admin.statistics import BrokerStatistics
@@ -36,7 +37,7 @@ class StoredState(NamedTuple):
     """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these.
 
     ``kept`` is ``None`` on a master that keeps nothing for slaves, ``batches`` where nobody has popped in order,
-    ``security`` where requests are not checked and there never was a user.
+    ``security`` where requests are not checked and there never was a user. ``files`` is how the disk is touched.
     """
 
     store: MessageStore
@@ -53,6 +54,7 @@ class StoredState(NamedTuple):
     kept: "KeptTables | None"
     batches: "OrderedBatches | None"
     security: "SecurityStore | None"
+    files: Files
 
 
 class AdminParts(NamedTuple):

@@ -240,7 +240,9 @@ class Broker:
         file = SettingsFile(config, self._files)
         tables = (topics, groups, offsets, modes, filters)
         security = await _find_security(config, names, partial(_run_in, writer), self._files)
-        return StoredState(store, settings, file, *tables, delays, saving, delay_saving, kept, batches, security)
+        return StoredState(
+            store, settings, file, *tables, delays, saving, delay_saving, kept, batches, security, self._files
+        )
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())

@@ -24,7 +24,6 @@ _FAMILIES = (
     (range(902, 904), "broker containers"),
     (range(1001, 1019), "a controller"),
     (range(513, 514), "static topics"),
-    (range(3001, 3011), "users and ACL"),
     (range(200_056, 200_057), "leases in RocksDB"),
 )
 _HEAD = """# mqadmin
