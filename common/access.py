@@ -92,7 +92,7 @@ class EntryInfo(msgspec.Struct, rename="camel", kw_only=True):
     actions: Annotated[list[Text], _LIST] | None = None
     decision: Text | None = None
     resource: Text | None = None
-    source_ips: Annotated[list[Text], _LIST] | None = None
+    source_ips: Annotated[list[Text | None], _LIST] | None = None
 
 
 class PolicyInfo(msgspec.Struct, rename="camel", kw_only=True):

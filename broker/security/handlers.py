@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from ...common.access import AclInfo, UserInfo
 from ...common.codes import ResponseCode
+from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.signing import ACCESS_KEY
 from ...remoting.bodies.body import decode_body_if_any, encode_body
@@ -185,7 +186,10 @@ class AclHandlers:
 
 
 def _user_info(command: Command) -> UserInfo:
-    return decode_body_if_any(UserInfo, command.body) or UserInfo()
+    info = decode_body_if_any(UserInfo, command.body)
+    if info is None and decode_header(UserHeader, command).username:  # else that is what is wrong
+        raise DecodeError("the body of the request has no user")
+    return info or UserInfo()
 
 
 def _success(body: object = None) -> Command:

@@ -15,7 +15,7 @@ key counts in the first file that has it, and only while there is no user of the
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -157,24 +157,26 @@ def add_accounts(tables: SecurityTables, accounts: Sequence[Account]) -> Securit
 
 
 def _policies(account: Account) -> Acl:
-    acl = Acl()
     kinds = (
-        _Kind(ResourceType.TOPIC, account.topic_perms, account.default_topic_perm),
-        _Kind(ResourceType.GROUP, account.group_perms, account.default_group_perm),
+        _Kind(ResourceType.TOPIC, account.topic_perms, account.default_topic_perm.strip()),
+        _Kind(ResourceType.GROUP, account.group_perms, account.default_group_perm.strip()),
     )
-    for kind in kinds:
-        for text in kind.perms:
-            name, _, perm = (part.strip() for part in text.partition("="))
-            if not (name and perm) or "=" in perm or "*" in name:
-                _log.warning("user %s: %.255r is no <name>=<permission>, and not imported", account.access_key, text)
-                continue
-            if kind.type is ResourceType.GROUP:
-                name = name.removeprefix(RETRY_PREFIX)
-            acl = acl.with_entry(PolicyType.CUSTOM, _entry(account, Resource(kind.type, name), perm))
-    for kind in kinds:
-        if kind.default.strip():
-            acl = acl.with_entry(PolicyType.DEFAULT, _entry(account, Resource(kind.type, None), kind.default.strip()))
-    return acl
+    custom = [(PolicyType.CUSTOM, entry) for kind in kinds for entry in _custom_entries(account, kind)]
+    default = [
+        (PolicyType.DEFAULT, _entry(account, Resource(kind.type, None), kind.default)) for kind in kinds if kind.default
+    ]
+    return Acl().with_entries([*custom, *default])
+
+
+def _custom_entries(account: Account, kind: _Kind) -> Iterator[Entry]:
+    for text in kind.perms:
+        name, _, perm = (part.strip() for part in text.partition("="))
+        if not (name and perm) or "=" in perm or "*" in name:
+            _log.warning("user %s: %.255r is no <name>=<permission>, and not imported", account.access_key, text)
+            continue
+        if kind.type is ResourceType.GROUP:
+            name = name.removeprefix(RETRY_PREFIX)
+        yield _entry(account, Resource(kind.type, name), perm)
 
 
 def _entry(account: Account, resource: Resource, perm: str) -> Entry:

@@ -33,7 +33,6 @@ from .users import UserTable
 
 _ANYTHING: Final = "*"
 _SUBJECT: Final = "User:"
-_EXCEPTION: Final = "org.apache.rocketmq.auth.authorization.exception.AuthorizationException"
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -115,7 +114,7 @@ class Entry(NamedTuple):
             actions=[action.value for action in self.actions],
             decision=self.decision.value,
             resource=str(self.resource),
-            source_ips=list(self.source_ips) or None,
+            source_ips=[*self.source_ips] if self.source_ips else None,
         )
 
 
@@ -137,12 +136,12 @@ class Acl(NamedTuple):
         """Return the entries of a type."""
         return next((policy.entries for policy in self.policies if policy.type is kind), ())
 
-    def with_entry(self, kind: PolicyType, entry: Entry) -> "Acl":
-        """Return the policies with an entry in the place of the one for the same resource, or as the last."""
-        entries = self.entries(kind)
-        if any(old.resource == entry.resource for old in entries):
-            return self._with(kind, tuple(entry if old.resource == entry.resource else old for old in entries))
-        return self._with(kind, (*entries, entry))
+    def with_entries(self, entries: Iterable[tuple[PolicyType, Entry]]) -> "Acl":
+        """Return the policies with each entry in the place of the one for the same resource, or as the last."""
+        tables = {kind: {entry.resource: entry for entry in old} for kind, old in self.policies}
+        for kind, entry in entries:
+            tables.setdefault(kind, {})[entry.resource] = entry
+        return Acl(tuple(Policy(kind, tuple(table.values())) for kind, table in tables.items()))
 
     def without_entry(self, kind: PolicyType, resource: Resource) -> "Acl":
         """Return the policies without the entry for a resource."""
@@ -205,8 +204,8 @@ class AclTable:
     def merge(self, subject: str | None, info: AclInfo | None, users: UserTable) -> "AclTable | Refusal":
         """Return the table with the entries of a request put in, or why not (3006 and 3007 do the same)."""
         if info is None or not info.policies:
-            return Refusal(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: The body of acl is null")
-        name = find_user_name(info.subject) or find_user_name(subject)
+            return Refusal(ResponseCode.SYSTEM_ERROR, "The body of acl is null")
+        name = find_user_name(subject) if find_user_name(info.subject) is None else find_user_name(info.subject)
         if name is None:
             return Refusal(ResponseCode.SYSTEM_ERROR, "An system error occurred, please try again later.")
         try:
@@ -271,7 +270,7 @@ class AclTable:
 def find_user_name(subject: str | None) -> str | None:
     """Return the name in ``User:<name>``, ``None`` if a text is something else."""
     word, colon, name = (subject or "").partition(":")
-    return name if colon and name and word.casefold() == "user" else None
+    return name if colon and word.casefold() == "user" else None
 
 
 def read_policy_type(text: str | None) -> PolicyType:
@@ -289,7 +288,8 @@ def read_entry(info: EntryInfo) -> Entry:
         raise ValueError("The actions is empty.")
     if Action.ANY in actions:
         raise ValueError("The actions can not be Any.")
-    for place in info.source_ips or ():
+    places = tuple(place or "" for place in info.source_ips or ())
+    for place in places:
         if not place.strip():
             raise ValueError("The source ip is empty.")
         if _parse_network(place) is None:
@@ -297,7 +297,7 @@ def read_entry(info: EntryInfo) -> Entry:
     decision = find_word(Decision, info.decision)
     if decision is None:
         raise ValueError("The decision is null or illegal.")
-    return Entry(resource, tuple(actions), decision, tuple(info.source_ips or ()))
+    return Entry(resource, tuple(actions), decision, places)
 
 
 def _merge(acl: Acl, policies: Iterable[PolicyInfo]) -> Acl:
@@ -305,11 +305,10 @@ def _merge(acl: Acl, policies: Iterable[PolicyInfo]) -> Acl:
     infos = [(read_policy_type(each.policy_type), info) for each in policies for info in each.entries or ()]
     if not infos:
         raise ValueError("The policies is empty.")
-    for kind, info in infos:
-        acl = acl.with_entry(kind, read_entry(info))
-    if (count := sum(len(policy.entries) for policy in acl.policies)) > MAX_LISTED:
+    merged = acl.with_entries([(kind, read_entry(info)) for kind, info in infos])
+    if (count := sum(len(policy.entries) for policy in merged.policies)) > MAX_LISTED:
         raise ValueError(f"the subject would have {count} entries, the limit is {MAX_LISTED}")
-    return acl
+    return merged
 
 
 def _refuse(remark: str) -> Refusal:

@@ -101,7 +101,7 @@ class UserTable:
             return Refusal(ResponseCode.SYSTEM_ERROR, _ONLY_SUPER)
         old = self._users.get(name)
         if old is None:
-            return Refusal(ResponseCode.NO_PERMISSION, "The user is not exist")
+            return Refusal(ResponseCode.NO_PERMISSION, "The user is not exist" if name.strip() else _BLANK_NAME)
         if old.is_super and not by_super:
             return Refusal(ResponseCode.NO_PERMISSION, _ONLY_SUPER)
         password = (info.password or "").strip() and info.password
@@ -118,7 +118,7 @@ class UserTable:
         """Return the table without a user, who need not be there, or why not."""
         old = self._users.get(name)
         if old is None:
-            return self
+            return self if name.strip() else Refusal(ResponseCode.NO_PERMISSION, _BLANK_NAME)
         if old.is_super and not by_super:
             return Refusal(ResponseCode.NO_PERMISSION, _ONLY_SUPER)
         return UserTable(user for user in self._users.values() if user is not old)
@@ -141,12 +141,13 @@ class UserTable:
 
 
 _ONLY_SUPER: Final = "The super user can only be update by super user"
+_BLANK_NAME: Final = "username can not be blank"
 _BLANK: Final = Refusal(ResponseCode.INVALID_PARAMETER, "The username is blank")
 
 
 def _find_problem(name: str, password: str | None) -> str | None:
     if not name.strip():
-        return "username can not be blank"
+        return _BLANK_NAME
     if len(name) > MAX_NAME_CHARACTERS:
         return f"the username has {len(name)} characters, the limit is {MAX_NAME_CHARACTERS}"
     if not (password or "").strip():
@@ -160,7 +161,5 @@ def _read(name: str, info: UserInfo) -> User:
     """Return a user of the file, in which nothing is left to a default."""
     kind, status = find_word(UserType, info.user_type), find_word(UserStatus, info.user_status)
     if not name.strip() or not info.password or kind is None or status is None:
-        raise ValueError(
-            f"user {name!r} needs a name, a password, userType Super or Normal, userStatus enable or disable"
-        )
+        raise ValueError(f"user {name!r} needs a password, userType Super or Normal, userStatus enable or disable")
     return User(name=name, password=info.password, type=kind, status=status)

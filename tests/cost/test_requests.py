@@ -155,6 +155,12 @@ def filtered_groups(count: int, _salt: str) -> Parts:
     return {"filterGroups": names, "compareGroup": samples.GROUP, "topic": samples.TOPIC}, b""
 
 
+def granted(count: int, salt: str) -> Parts:
+    """Return so many entries for a user."""
+    entries = [{**samples.ACL_ENTRY, "resource": f"Topic:{salt}{number}"} for number in range(count)]
+    return samples.SUBJECT, json.dumps({"policies": [{"entries": entries}]}).encode()
+
+
 def cold_limits(count: int, salt: str) -> Parts:
     """Return limits of cold data for so many groups."""
     return {}, b"".join(b"g%d=%d\n" % (number, len(salt)) for number in range(count))
@@ -215,6 +221,8 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (Row(listed_groups, 4_096, TOO_MANY),),
     Code.QUERY_CORRECTION_OFFSET: (Row(filtered_groups, 1_000_000),),
     Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: (Row(cold_limits, 1_000, TOO_MANY),),
+    Code.AUTH_CREATE_ACL: (Row(granted, 4_096, TOO_MANY),),
+    Code.AUTH_UPDATE_ACL: (Row(granted, 4_096, TOO_MANY),),
     Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY), Row(compressed_registration, 100_000, TOO_MANY)),
     Code.REGISTER_TOPIC_IN_NAMESRV: (Row(brokers, 16_384, TOO_MANY),),
     Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),

@@ -18,8 +18,53 @@ _NO_TABLE: Final = Deviation(
     "the header fields are no JSON object",
 )
 
+_ENTRY: Final = r"300[67] body: \$\.policies\[0\]\.entries"
+
 BROKER: Final = [
     _NO_TABLE,
+    Deviation(
+        "Names of users end after 255 characters: they stand in logs and in the words of refusals.",
+        "3001 username: (?:256 long|huge)",
+        16,
+        r"the username has \d+ characters, the limit is 255",
+    ),
+    Deviation("Nobody has a name that is too long.", "3002 username: (?:256 long|huge)", 16, "The user is not exist"),
+    Deviation(
+        "Everything is named *; Java also reads Any: with any name as that.",
+        "300[67] body: entry: resource Any:T",
+        16,
+        "The resource is null.",
+    ),
+    Deviation(
+        "An entry without a resource is refused as one with a wrong one; Java fails on what else is missing.",
+        rf"{_ENTRY}(?: object|\[0\] empty)",
+        16,
+        "The resource is null.",
+    ),
+    Deviation(
+        "An entry of a list that is null is none; Java fails on it.",
+        rf"{_ENTRY}(?: of|\[0\]) null",
+        16,
+        "The policies is empty.",
+    ),
+    Deviation(
+        "Actions that are missing are none; Java fails on them.",
+        rf"{_ENTRY}\[0\]\.actions (?:missing|null|object)",
+        16,
+        "The actions is empty.",
+    ),
+    Deviation(
+        "Addresses that are none are refused; Java makes an entry for all addresses of an object, or of a number.",
+        rf"{_ENTRY}\[0\]\.sourceIps (?:number|text)",
+        1,
+        "JSON is not a AclInfo: .*",
+    ),
+    Deviation(
+        "Addresses that are none are refused; Java makes an entry for all addresses of an object, or of a number.",
+        rf"{_ENTRY}\[0\]\.sourceIps object",
+        16,
+        "The source ip is invalid.",
+    ),
     Deviation(
         "A field that is missing or no number is named; Java takes it for 0 or null, or fails on it.",
         f"2000(?:50|51|52|53|54|55) (?:all fields (?:empty|text)|(?:consumerGroup|extraInfo): {_MISSING}|{_NUMBERS})",

@@ -11,7 +11,12 @@ from rocketlet.common.message import PULL_SUBSCRIPTION
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 
-SETTINGS_OF_BROKER = {"recallMessageEnable": "true"}
+_AUTH = "org.apache.rocketmq.auth"
+SETTINGS_OF_BROKER = {
+    "recallMessageEnable": "true",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
 TOPIC, SENT_TOPIC, GROUP, PRODUCERS, CLIENT = "BadInput", "BadInputSent", "GID-bad", "PID-bad", "client-bad"
 MESSAGES = 3
 HOST = "192.0.2.7:10911"  # a broker that is only registered
@@ -285,6 +290,22 @@ LISTED_GROUPS = {
     "body: list of groups: bad name": json.dumps({"groupConfigList": [{**GROUP_CONFIG, "groupName": "a b"}]}),
     "body: empty list of groups": '{"groupConfigList":[]}',
 }
+USER = {"username": "bad-user"}
+USER_INFO = {"password": "throw-away", "userType": "Normal", "userStatus": "enable"}
+SUBJECT = {"subject": "User:bad-user"}
+ACL_ENTRY = {"resource": "Topic:BadInput", "actions": ["Pub"], "sourceIps": ["127.0.0.1"], "decision": "Allow"}
+ACL = {**SUBJECT, "policies": [{"policyType": "Custom", "entries": [ACL_ENTRY]}]}
+ACL_ENTRIES = {
+    f"body: entry: {name} {value}": json.dumps({"policies": [{"entries": [{**ACL_ENTRY, name: value}]}]})
+    for name, values in {
+        "resource": ["*", "Topic", "Topic:", ":T", "Topic:a*b*", "Any:T", "topic:T"],
+        "actions": [["Any"], ["Fly"], [], ["pub", "Fly"]],
+        "sourceIps": [["10.0.0.0/33"], ["::1/128"], [" "], ["localhost"], ["1.2.3.4/"], ["1.2.3.4/x"]],
+        "decision": ["allow", "perhaps"],
+    }.items()
+    for value in values
+} | {"body: no policies": '{"policies":[]}', "body: policy without entries": '{"policies":[{}]}'}
+SUBJECTS = {"subject": ["User:", "user:bad-user", "Role:x", "User:ghost", "bad-user"]}
 ENTRIES = {**QUEUE, "index": "0", "count": "2", "consumerGroup": GROUP}
 
 BROKER_SETTINGS = {
@@ -380,6 +401,16 @@ BROKER = [
     Sample(Code.GET_COLD_DATA_FLOW_CTR_INFO),
     Sample(Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "0"}, values={"READ_AHEAD_MODE": ["1", "2"]}),
     Sample(Code.SWITCH_TIMER_ENGINE, {"E_T": "R"}, values={"E_T": ["X"]}),
+    Sample(Code.AUTH_CREATE_USER, {"username": "bad-made"}, USER_INFO),
+    Sample(Code.AUTH_UPDATE_USER, USER, USER_INFO),
+    Sample(Code.AUTH_GET_USER, USER),
+    Sample(Code.AUTH_LIST_USER, {"filter": "bad"}),
+    Sample(Code.AUTH_CREATE_ACL, SUBJECT, ACL, ACL_ENTRIES, SUBJECTS),
+    Sample(Code.AUTH_UPDATE_ACL, SUBJECT, ACL, ACL_ENTRIES, SUBJECTS),
+    Sample(Code.AUTH_GET_ACL, SUBJECT, values=SUBJECTS),
+    Sample(Code.AUTH_LIST_ACL, {"subjectFilter": "bad", "resourceFilter": "Topic"}),
+    Sample(Code.AUTH_DELETE_ACL, {**SUBJECT, "policyType": "Custom", "resource": "Topic:BadInput"}, values=SUBJECTS),
+    Sample(Code.AUTH_DELETE_USER, {"username": "bad-made"}, values={"username": ["ghost"]}),
     Sample(Code.POP_MESSAGE, POP, values=POPS),
     Sample(Code.ACK_MESSAGE, ACK, values=ACKS),
     Sample(Code.CHANGE_MESSAGE_INVISIBLETIME, {**ORDERED_ACK, "invisibleTime": "1000"}, values=ACKS),
@@ -503,6 +534,8 @@ async def prepare_broker(caller: Caller) -> None:
         header = send_header(TOPIC, properties="KEYS\x01k\x02TAGS\x01a\x02")
         assert (await caller.ask(Code.SEND_MESSAGE_V2, header, b"%d" % number)).code == 0
     await succeed(caller, Code.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, **QUEUE, "commitOffset": "1"})
+    await succeed(caller, Code.AUTH_CREATE_USER, USER, USER_INFO)
+    await succeed(caller, Code.AUTH_CREATE_ACL, SUBJECT, ACL)
     assert (await caller.ask(Code.HEART_BEAT, None, heartbeat_body(CLIENT, GROUP, {TOPIC: "*"}))).code == 0
     while (await caller.ask(Code.QUERY_MESSAGE, QUERY)).code != 0:
         pass  # the index follows the log

@@ -112,8 +112,8 @@ final class Servers {
         auth.setConfigName(broker.getBrokerName());
         auth.setClusterName(broker.getBrokerClusterName());
         auth.setAuthConfigPath(store.getStorePathRootDir() + "/config");
-        BrokerController controller =
-                new BrokerController(broker, server, client, store, auth.isAuthenticationEnabled() ? auth : null);
+        boolean keepsUsers = auth.isAuthenticationEnabled() || auth.getAuthenticationMetadataProvider() != null;
+        BrokerController controller = new BrokerController(broker, server, client, store, keepsUsers ? auth : null);
         controller.getConfiguration().registerConfig(settings);
         return controller;
     }
