@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Final
 
@@ -101,7 +101,7 @@ def _flood_half(address: Address) -> None:
 
 
 @contextlib.contextmanager
-def flooded(flood: Callable[[Address], None] | None, address: Address) -> Iterator[None]:
+def flooded(flood: Callable[[Address], None] | None, address: Address) -> Generator[None]:
     """Flood an address from another process."""
     if flood is None:
         yield
