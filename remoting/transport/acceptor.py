@@ -397,23 +397,31 @@ def _is_proxy(newcomer: _Newcomer, proxies: "Sequence[Network]") -> bool:
     return is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies)
 
 
-class _Relayable(Protocol):
-    """Who serves a connection, and can be told who is at the other end before that is asked of the socket."""
+class _TellsPeer(Protocol):
+    """Who serves a connection, and tells others who is at the other end."""
 
-    relayed_for: Address | None
+    remote_address: Address
+
+
+class _Relayed(asyncio.Protocol):
+    """Introduces who serves a connection to the one for whom it is passed on, and steps aside."""
+
+    def __init__(self, protocol: asyncio.Protocol, source: Address) -> None:
+        self._protocol = protocol
+        self._source = source
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._protocol.connection_made(transport)
+        cast("_TellsPeer", self._protocol).remote_address = self._source
+        transport.set_protocol(self._protocol)
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.data_received(data)
 
 
 def _made_for(make_protocol: MakeProtocol, source: Address | None) -> MakeProtocol:
     """Return what makes who serves a connection that is passed on for somebody."""
-    if source is None:
-        return make_protocol
-
-    def make() -> asyncio.Protocol:
-        protocol = make_protocol()
-        cast("_Relayable", protocol).relayed_for = source
-        return protocol
-
-    return make
+    return make_protocol if source is None else lambda: _Relayed(make_protocol(), source)
 
 
 def lengthen_backlog(server: asyncio.Server) -> None:
