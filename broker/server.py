@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
-from ..remoting.tls.contexts import client_context
-from ..remoting.tls.self_signed import FILE_NAME
 from ..remoting.tls.server_tls import EndpointTls, admit
+from ..remoting.tls.tls_settings import OWN_FILE
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -53,6 +52,8 @@ from .topic.topics import TopicTable
 from .transaction.checks import GiveUp
 
 if TYPE_CHECKING:
+    import ssl
+
     from .admin.figures import Figures
     from .operations import BrokerOperations
     from .pop.ordered_batches import OrderedBatches
@@ -249,7 +250,7 @@ class Broker:
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
         user = self._config.security.inner_user
-        tls = await asyncio.to_thread(client_context, self._config.tls)
+        tls = await _client_tls(self._config)
         pool = await stack.enter_async_context(ConnectionPool(self._clock, tls=tls, sign=user.sign if user else None))
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
@@ -286,7 +287,7 @@ class Broker:
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
         clock, events, tls = self._clock, parts.connection_events, self._config.tls
-        own_path = os.path.join(self._config.store.root, "config", FILE_NAME)
+        own_path = os.path.join(self._config.store.root, "config", OWN_FILE)
         admission = await admit(tls, EndpointTls(tls.pair, own_path), clock, self._config.proxies)
 
         def make_server(port: int) -> RemotingServer:
@@ -339,6 +340,15 @@ async def _find_security(
     from .security.first_users import open_security
 
     return await open_security(config, in_thread, files)
+
+
+async def _client_tls(config: BrokerConfig) -> "ssl.SSLContext | None":
+    """Return how other servers are spoken to, None for plain text."""
+    if not config.tls.is_client_on:
+        return None
+    from ..remoting.tls.contexts import client_context
+
+    return await asyncio.to_thread(client_context, config.tls)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

@@ -9,7 +9,6 @@ import click
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from . import settings
-from .verbs.connecting import TLS_OPTIONS, TlsFlags, tls_of
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +27,14 @@ CONSOLE_OPTIONS: Final = (
         help="What a browser must know where others can reach the web page.  [default: one that is printed]",
     ),
 )
+_PATH: Final = click.Path(dir_okay=False)
+_TLS_OPTIONS: Final = (  # those of the verbs, which a start does not import
+    click.option("--tls", "uses_tls", is_flag=True, help="Connect to the cluster under TLS."),
+    click.option("--tls-trust", "trust_path", metavar="PATH", type=_PATH, help="Certificates to trust (PEM)."),
+    click.option("--tls-cert", "certificate_path", metavar="PATH", type=_PATH, help="Certificate to show (PEM)."),
+    click.option("--tls-key", "key_path", metavar="PATH", type=_PATH, help="Its key (PEM)."),
+    click.option("--tls-trust-all", "trusts_all", is_flag=True, help="Take any server for the right one."),
+)
 StartConsole = Callable[[AsyncExitStack, str | None, "Tls | ssl.SSLContext | None"], Awaitable[str]]
 """Enters the console of these name servers into a stack, which speaks TLS like that; returns its address."""
 
@@ -39,19 +46,25 @@ class ConsoleFlags(TypedDict):
     console_token: str | None
 
 
-class _OwnFlags(ConsoleFlags, TlsFlags, settings.LogFlags):
+class _OwnFlags(ConsoleFlags, settings.LogFlags):
     namesrv: str | None
     host: str
+    uses_tls: bool
+    trust_path: str | None
+    certificate_path: str | None
+    key_path: str | None
+    trusts_all: bool
 
 
 @click.command
 @click.option("--namesrv", metavar="HOST:PORT[;…]", help="Name servers of the cluster.  [default: NAMESRV_ADDR]")
 @click.option("--host", default=settings.DEFAULT_HOST, show_default=True, help="Address to listen at.")
-@settings.with_options(*TLS_OPTIONS, *CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
+@settings.with_options(*_TLS_OPTIONS, *CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
 def console(**flags: Unpack[_OwnFlags]) -> None:
     """Serve a web page over a cluster: topics, groups, messages, dead letters, brokers."""
     start_console = plan_console(flags, flags["host"])
     from .serve import serve
+    from .verbs.connecting import tls_of
 
     async def start(servers: AsyncExitStack, _clock: Clock) -> str:
         return f"ready console={await start_console(servers, flags['namesrv'], tls_of(flags))}"

@@ -21,8 +21,8 @@ from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.command import Command
-from ..remoting.tls.self_signed import FILE_NAME
 from ..remoting.tls.server_tls import EndpointTls, admit
+from ..remoting.tls.tls_settings import OWN_FILE
 from ..remoting.transport.addresses import Advertised, check_advertised, is_ip_address, local_host
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
@@ -114,7 +114,7 @@ class NameServer:
     def _own_pair_path(self) -> str:
         """Where a certificate is kept that the name server makes: beside its table, or nowhere."""
         table = self._config.kv_path
-        return os.path.join(os.path.dirname(os.path.expanduser(table)), FILE_NAME) if table else ""
+        return os.path.join(os.path.dirname(os.path.expanduser(table)), OWN_FILE) if table else ""
 
     def _request_handlers(self) -> RequestHandlers:
         save = self._save_kv if self._config.kv_path else None

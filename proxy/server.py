@@ -17,8 +17,8 @@ from typing import Final, Self
 from ..broker.server import Broker
 from ..common.clock import Clock
 from ..common.ids import Address
-from ..remoting.tls.self_signed import FILE_NAME
 from ..remoting.tls.server_tls import EndpointTls, admit
+from ..remoting.tls.tls_settings import OWN_FILE
 from ..remoting.transport.acceptor import PortAcceptor
 from ..remoting.transport.server import MakeServer, first_kept_descriptor
 from .http2.limits import Http2Limits
@@ -71,7 +71,7 @@ class GrpcPort:
             def make_link() -> Http2Link:
                 return Http2Link(http2, self._clock, http2_limits, self._links)
 
-            own_path = os.path.join(config.store.root, "config", FILE_NAME)
+            own_path = os.path.join(config.store.root, "config", OWN_FILE)
             admission = await admit(
                 config.tls, EndpointTls(config.tls.grpc_pair, own_path, _ALPN), self._clock, config.proxies
             )

@@ -76,7 +76,7 @@ class ClusterFlags(TlsFlags):
 
 
 _PATH: Final = click.Path(dir_okay=False)
-TLS_OPTIONS: Final = (
+_TLS_OPTIONS: Final = (
     click.option("--tls", "uses_tls", is_flag=True, help="Connect under TLS."),
     click.option("--tls-trust", "trust_path", metavar="PATH", type=_PATH, help="Certificates to trust (PEM)."),
     click.option("--tls-cert", "certificate_path", metavar="PATH", type=_PATH, help="Certificate to show (PEM)."),
@@ -95,7 +95,7 @@ _OPTIONS: Final = (
     click.option("--access-key", envvar="ROCKETMQ_ACCESS_KEY", help="User, on brokers with access control."),
     click.option("--secret-key", envvar="ROCKETMQ_SECRET_KEY", help="Better: the variable ROCKETMQ_SECRET_KEY."),
     click.option("--security-token", envvar="ROCKETMQ_SECURITY_TOKEN", help="Token of temporary keys."),
-    *TLS_OPTIONS,
+    *_TLS_OPTIONS,
     click.option(
         "--timeout",
         "timeout_s",

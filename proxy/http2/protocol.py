@@ -61,9 +61,6 @@ class Http2Service(Struct, frozen=True):
 class Http2Link(asyncio.Protocol):
     """One connection, hashable by identity."""
 
-    relayed_for: Address | None = None
-    """Who is at the other end where a balancer has said so."""
-
     def __init__(self, service: Http2Service, clock: Clock, limits: Http2Limits, home: Http2Registry) -> None:
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
@@ -152,7 +149,7 @@ class Http2Link(asyncio.Protocol):
         """Take the socket."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
-        self.remote_address = self.relayed_for or address_of(transport.get_extra_info("peername"))
+        self.remote_address = address_of(transport.get_extra_info("peername"))
         self.local_address = address_of(transport.get_extra_info("sockname"))
         self._read_at_ms = self._clock.monotonic_ms()
         self._timer = self._clock.call_at(self._read_at_ms + self._limits.first_bytes_ms, self._check_first_bytes)

@@ -5,7 +5,6 @@ Who checks certificates may be given that file: it names this host, localhost an
 """
 
 import asyncio
-import importlib.util
 import logging
 import os
 import socket
@@ -18,7 +17,6 @@ from typing import Final
 from ...common.errors import ConfigError
 from .certificates import Identity, make_certificate, write_private
 
-FILE_NAME: Final = "self-signed.pem"
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _log = logging.getLogger(__name__)
 
@@ -90,11 +88,6 @@ def _load_unkept(context: ssl.SSLContext) -> None:
         context.load_cert_chain(path)
     finally:
         os.unlink(path)
-
-
-def can_make_pair() -> bool:
-    """Tell whether the library for that is installed."""
-    return importlib.util.find_spec("cryptography") is not None
 
 
 def make_pair() -> bytes:

@@ -12,18 +12,19 @@ Upstream: ``TlsHelper``, and the ``FileWatchService`` of ``BrokerController`` an
 
 import asyncio
 import hashlib
+import importlib.util
 import logging
 import ssl
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
 from ..transport.acceptor import Admission, TlsSource
-from ..transport.proxy_preamble import parse_networks
-from .contexts import server_context
-from .self_signed import SelfSignedTls, can_make_pair
 from .tls_settings import DISABLED, ENFORCING, KeyPair, TlsConfig
+
+if TYPE_CHECKING:
+    from ..transport.proxy_preamble import Network
 
 LOOK_MS: Final = 500
 _log = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class FileTls:
         seen = self._digest()
         if current is not None and seen == self._seen:
             return current
+        from .contexts import server_context
+
         try:
             context = server_context(self._config, self._pair, self._alpn)
         except ConfigError as error:
@@ -106,7 +109,32 @@ def tls_source(config: TlsConfig, end: EndpointTls, clock: Clock) -> TlsSource:
     """Return the server's side of TLS."""
     if end.pair is not None:
         return FileTls(config, end.pair, clock, end.alpn).context
-    return SelfSignedTls(end.own_path, lambda: server_context(config, None, end.alpn)).context
+    return _LateTls(config, end).context
+
+
+class _LateTls:
+    """TLS by a pair of its own, of which nothing is imported before the first hello."""
+
+    def __init__(self, config: TlsConfig, end: EndpointTls) -> None:
+        self._config = config
+        self._end = end
+        self._source: TlsSource | None = None
+
+    def __repr__(self) -> str:
+        return f"<_LateTls {'used' if self._source else 'not used'}>"
+
+    async def context(self) -> ssl.SSLContext:
+        if self._source is None:
+            made = await asyncio.to_thread(self._load)
+            self._source = self._source or made
+        return await self._source()
+
+    def _load(self) -> TlsSource:
+        from .contexts import server_context
+        from .self_signed import SelfSignedTls
+
+        config, end = self._config, self._end
+        return SelfSignedTls(end.own_path, lambda: server_context(config, None, end.alpn)).context
 
 
 async def admit(config: TlsConfig, end: EndpointTls, clock: Clock, proxies: str = "") -> Admission:
@@ -115,17 +143,27 @@ async def admit(config: TlsConfig, end: EndpointTls, clock: Clock, proxies: str 
     Raises:
         ConfigError: TLS is configured and cannot be served, or such an address is none; ``key`` names the setting.
     """
-    networks = parse_networks(proxies)
+    networks = _parse_networks(proxies)
     if config.mode == DISABLED:
         return Admission(proxies=networks)
     source = tls_source(config, end, clock)
     if end.pair is not None:
         await source()
-    elif config.mode == ENFORCING and not can_make_pair():
+    elif config.mode == ENFORCING and importlib.util.find_spec("cryptography") is None:
         raise ConfigError("tls.server.mode=enforcing needs a certificate, or the library cryptography to make one")
     elif config.ciphers or config.protocols or config.trust_path:
+        from .contexts import server_context
+
         await asyncio.to_thread(server_context, config, None, end.alpn)  # what is wrong with them stops the start
     return Admission(tls=source, takes_plain=config.mode != ENFORCING, proxies=networks)
+
+
+def _parse_networks(proxies: str) -> "tuple[Network, ...]":
+    if not proxies.strip():
+        return ()
+    from ..transport.proxy_preamble import parse_networks
+
+    return parse_networks(proxies)
 
 
 def _digest_file(path: str) -> bytes:

@@ -28,6 +28,8 @@ from msgspec import Struct, field
 from ...common.errors import ConfigError
 from ...common.settings import Key, parse_settings, setting_keys
 
+OWN_FILE: Final = "self-signed.pem"
+"""The certificate and key that a server has made."""
 DISABLED: Final = "disabled"
 PERMISSIVE: Final = "permissive"
 ENFORCING: Final = "enforcing"

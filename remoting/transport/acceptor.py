@@ -28,7 +28,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import Struct
 
@@ -39,8 +39,10 @@ from .addresses import address_of
 from .connections import ConnectionEvents
 from .event_loop import TaskScope, wait_at_most
 from .limits import LogRateLimiter
-from .proxy_preamble import Network, is_among, parse_preamble
-from .tls_transport import MakeProtocol, TlsTransport
+
+if TYPE_CHECKING:
+    from .proxy_preamble import Network
+    from .tls_transport import TlsTransport
 
 TLS_RECORD: Final = 0x16
 PATIENCE_MS: Final = 10_000
@@ -55,6 +57,7 @@ _log = logging.getLogger(__name__)
 
 TlsSource = Callable[[], Awaitable[ssl.SSLContext]]
 """Returns the server's side of TLS; raises ``ConfigError`` where there is none."""
+MakeProtocol = Callable[[], asyncio.Protocol]
 FirstKept = Callable[[], int | None]
 """Names the lowest descriptor that a connection may not have, if there is one."""
 Item = TypeVar("Item")
@@ -66,7 +69,7 @@ class Admission(Struct, frozen=True):
     tls: TlsSource | None = None
     takes_plain: bool = True
     is_met_early: bool = False
-    proxies: Sequence[Network] = ()
+    proxies: "Sequence[Network]" = ()
     most_silent: int = MOST_SILENT
 
 
@@ -217,8 +220,7 @@ class Entrance:
         if self._is_over:
             newcomer.transport.abort()
             return
-        proxies = self._admission.proxies
-        if proxies and is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies):
+        if self._admission.proxies and _is_proxy(newcomer, self._admission.proxies):
             newcomer.is_relayed = True
         elif self._meets_early:
             newcomer.early = self._make_protocol()
@@ -241,6 +243,8 @@ class Entrance:
         """Have a connection served by what it has said first."""
         make_protocol = self._make_protocol
         if newcomer.is_relayed:
+            from .proxy_preamble import parse_preamble  # few have balancers
+
             newcomer.begun += first
             try:
                 preamble = parse_preamble(newcomer.begun)
@@ -283,6 +287,8 @@ class Entrance:
         if len(self._hellos) >= MOST_WAITING:
             self._refuse(transport, f"{MOST_WAITING} others wait to shake hands")
             return
+        from .tls_transport import TlsTransport  # not before somebody speaks it
+
         tls = TlsTransport(transport, make_protocol, self._settle)
         transport.set_protocol(tls)
         transport.pause_reading()
@@ -304,6 +310,7 @@ class Entrance:
                         self._begun.add(tls)
                         tls.begin(context, hello)
                 except ConfigError as error:
+                    self._handshakes.discard(tls)
                     self._refuse(tls, str(error))
                 except Exception:  # the fault boundary of a connection
                     _log.exception("a TLS handshake failed")
@@ -321,7 +328,7 @@ class Entrance:
             self._has_room.clear()
             await wait_at_most(self._has_room, left_ms, self._clock)
 
-    def _settle(self, tls: TlsTransport, failure: str | None) -> None:
+    def _settle(self, tls: "TlsTransport", failure: str | None) -> None:
         """Take note that a handshake is over."""
         was_waited_for = self._handshakes.discard(tls)
         if self._begun.discard(tls):
@@ -329,7 +336,7 @@ class Entrance:
         if failure is not None and was_waited_for and not self._is_over:
             self._complain(tls, failure)
 
-    def _give_up(self, tls: TlsTransport) -> None:
+    def _give_up(self, tls: "TlsTransport") -> None:
         self._handshakes.discard(tls)
         if self._begun.discard(tls):
             self._has_room.set()
@@ -339,8 +346,6 @@ class Entrance:
 
     def _refuse(self, transport: asyncio.Transport, reason: str) -> None:
         self._complain(transport, reason)
-        if isinstance(transport, TlsTransport):
-            self._handshakes.discard(transport)
         transport.abort()
 
     def _complain(self, transport: asyncio.Transport, reason: str) -> None:
@@ -386,23 +391,37 @@ class PortAcceptor:
         await self.entrance.__aexit__()
 
 
-class _Relayable(Protocol):
-    """Who serves a connection, and can be told who is at the other end before that is asked of the socket."""
+def _is_proxy(newcomer: _Newcomer, proxies: "Sequence[Network]") -> bool:
+    from .proxy_preamble import is_among
 
-    relayed_for: Address | None
+    return is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies)
+
+
+class _TellsPeer(Protocol):
+    """Who serves a connection, and tells others who is at the other end."""
+
+    remote_address: Address
+
+
+class _Relayed(asyncio.Protocol):
+    """Introduces who serves a connection to the one for whom it is passed on, and steps aside."""
+
+    def __init__(self, protocol: asyncio.Protocol, source: Address) -> None:
+        self._protocol = protocol
+        self._source = source
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._protocol.connection_made(transport)
+        cast("_TellsPeer", self._protocol).remote_address = self._source
+        transport.set_protocol(self._protocol)
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.data_received(data)
 
 
 def _made_for(make_protocol: MakeProtocol, source: Address | None) -> MakeProtocol:
     """Return what makes who serves a connection that is passed on for somebody."""
-    if source is None:
-        return make_protocol
-
-    def make() -> asyncio.Protocol:
-        protocol = make_protocol()
-        cast("_Relayable", protocol).relayed_for = source
-        return protocol
-
-    return make
+    return make_protocol if source is None else lambda: _Relayed(make_protocol(), source)
 
 
 def lengthen_backlog(server: asyncio.Server) -> None:

@@ -177,9 +177,6 @@ class FrameWriter:
 class Connection(asyncio.Protocol):
     """One connection, hashable by identity. With less than 30 attributes Python keeps their names once for all."""
 
-    relayed_for: Address | None = None
-    """Who is at the other end where a balancer has said so."""
-
     def __init__(self, handlers: RequestHandlers, clock: Clock, limits: Limits, home: ConnectionRegistry) -> None:
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
@@ -331,7 +328,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self.writer.open(self._transport)
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
-        self.remote_address = self.relayed_for or address_of(transport.get_extra_info("peername"))
+        self.remote_address = address_of(transport.get_extra_info("peername"))
         self.local_address = address_of(transport.get_extra_info("sockname"))
         self._requests.peer = self.peer
         own = transport.get_extra_info("socket")
