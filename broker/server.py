@@ -22,8 +22,6 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
-from ..common.signing import sign
-from ..remoting.codec.command import Command
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -247,7 +245,8 @@ class Broker:
         tasks = await stack.enter_async_context(TaskScope())
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
-        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=_signer(self._config)))
+        user = self._config.security.inner_user
+        pool = await stack.enter_async_context(ConnectionPool(self._clock, sign=user.sign if user else None))
         if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
@@ -334,12 +333,6 @@ async def _find_security(
     from .security.first_users import open_security
 
     return await open_security(config, in_thread, files)
-
-
-def _signer(config: BrokerConfig) -> Callable[[Command], None] | None:
-    """Return what signs the requests to other servers, if they shall be."""
-    user = config.security.inner_user
-    return None if user is None else lambda command: sign(command.ext, command.body, user.name, user.password)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

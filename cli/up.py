@@ -237,9 +237,9 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
     masters = [address for member, address in zip(members, brokers, strict=True) if not member.is_slave]
     if plan.flags["topics"] and plan.control is None:
-        from .starting.first_topics import create_topics
+        from .starting.first_topics import create_topics, find_login
 
-        await create_topics(plan.flags["topics"], masters, clock)
+        await create_topics(plan.flags["topics"], masters, clock, find_login(members[0].given))
     if plan.console is not None:
         named["console"] = await plan.console(servers, first.address)
     instance = Instance(

@@ -1,6 +1,8 @@
 from array import array
 from collections.abc import Sequence
 
+from msgspec import Raw
+
 def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes | None: ...
 def split_batch(body: bytes, most: int) -> list[tuple[int, bytes, bytes]] | None: ...
 def encode_record(
@@ -24,3 +26,6 @@ def find_values(log: memoryview, start: int, end: int, marks: tuple[bytes, ...])
 def key_entries(
     texts: Sequence[bytes], topics: Sequence[str], prefixes: dict[str, tuple[int, int]]
 ) -> tuple[array[int], array[int]] | None: ...
+def scan_signed(
+    text: Raw | bytes, body: bytes, version: int, names: tuple[str, ...]
+) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None: ...

@@ -487,3 +487,199 @@ cdef int add_entry(array.array rows, array.array hashes, Py_ssize_t row, uint32_
     rows.data.as_longlongs[count] = row
     hashes.data.as_longlongs[count] = 0 if value == <uint32_t>0x80000000 else (found if found >= 0 else -found)
     return 0
+
+
+cdef enum:
+    MOST_SIGNED_FIELDS = 48
+    LAST_VERSION_WITHOUT_MARKS = 399
+
+
+cdef struct SignedField:
+    const uint8_t *name
+    Py_ssize_t name_size
+    const uint8_t *value
+    Py_ssize_t raw_size
+    Py_ssize_t size
+    Py_ssize_t start
+
+
+def scan_signed(object text, bytes body, int version, tuple names):
+    """Return who signed, with what, what for, and the values of some fields (``signing.scan_signed``).
+
+    ``None`` unless all fields are texts with plain names, each once, without blanks between them, and one byte for each
+    that is escaped.
+    """
+    cdef Py_buffer view
+    PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
+    try:
+        return scan_signed_fields(<const uint8_t *>view.buf, view.len, body, version, names)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object scan_signed_fields(const uint8_t *data, Py_ssize_t size, bytes body, int version, tuple names):
+    cdef SignedField fields[MOST_SIGNED_FIELDS]
+    cdef SignedField *order[MOST_SIGNED_FIELDS]
+    cdef SignedField *field
+    cdef SignedField *user = NULL
+    cdef SignedField *signature = NULL
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef Py_ssize_t count = 0, index, total = 0
+    cdef int compared
+    cdef bint is_plain = True
+    cdef bytes content, given
+    cdef uint8_t *out
+    cdef const char *name
+    cdef Py_ssize_t name_size
+    cdef list values = []
+    if size < 2 or data[0] != c'{' or data[size - 1] != c'}':
+        return None
+    at, end = data + 1, data + size - 1
+    while at < end:
+        if count == MOST_SIGNED_FIELDS or at[0] != c'"':
+            return None
+        field = &fields[count]
+        at += 1
+        field.name = at
+        while at < end and at[0] != c'"':
+            if at[0] < 0x20 or at[0] > 0x7E or at[0] == c'\\':
+                return None
+            at += 1
+        field.name_size = at - field.name
+        if end - at < 3 or at[1] != c':' or at[2] != c'"':
+            return None
+        at += 3
+        field.value, field.size = at, 0
+        while at < end and at[0] != c'"':
+            if at[0] == c'\\':
+                if end - at < 2:
+                    return None
+                if at[1] == c'u':
+                    if end - at < 6 or at[2] != c'0' or at[3] != c'0' or read_hex(at[4]) > 7 or read_hex(at[5]) > 15:
+                        return None
+                    at += 4
+                elif unescape(at[1]) == 0:
+                    return None
+                at += 1
+            elif at[0] < 0x20:
+                return None
+            elif at[0] > 0x7F:
+                is_plain = False
+            at += 1
+            field.size += 1
+        if at >= end:
+            return None
+        field.raw_size = at - field.value
+        at += 1
+        if at < end:
+            if at[0] != c',' or end - at < 2:
+                return None
+            at += 1
+        index = count
+        while index:
+            compared = compare_names(field, order[index - 1])
+            if compared == 0:
+                return None
+            if compared > 0:
+                break
+            order[index] = order[index - 1]
+            index -= 1
+        order[index] = field
+        count += 1
+    for index in range(count):
+        field = order[index]
+        field.start = -1
+        if is_named(field, b"Signature", 9):
+            signature = field
+            continue
+        if is_named(field, b"SecurityToken", 13):
+            return None
+        if is_named(field, b"AccessKey", 9):
+            user = field
+        if version <= LAST_VERSION_WITHOUT_MARKS and is_named(field, b"_UNIQUE_KEY_QUERY", 17):
+            continue
+        field.start = total
+        total += field.size
+    if user == NULL or signature == NULL or user.size == 0:
+        return None
+    content = PyBytes_FromStringAndSize(NULL, total + PyBytes_GET_SIZE(body))
+    out = <uint8_t *>PyBytes_AS_STRING(content)
+    for index in range(count):
+        field = order[index]
+        if field.start >= 0:
+            write_value(field, out + field.start)
+    memcpy(out + total, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+    given = PyBytes_FromStringAndSize(NULL, signature.size)
+    write_value(signature, <uint8_t *>PyBytes_AS_STRING(given))
+    try:
+        if not is_plain:
+            PyUnicode_FromStringAndSize(<const char *>data, size)
+        for wanted in names:
+            name = PyUnicode_AsUTF8AndSize(wanted, &name_size)
+            found = None
+            for index in range(count):
+                field = order[index]
+                if field.start >= 0 and is_named(field, name, name_size):
+                    found = PyUnicode_FromStringAndSize(<const char *>out + field.start, field.size)
+                    break
+            values.append(found)
+        return PyUnicode_FromStringAndSize(<const char *>out + user.start, user.size), given, content, tuple(values)
+    except UnicodeDecodeError:
+        return None
+
+
+cdef inline bint is_named(const SignedField *field, const char *name, Py_ssize_t size) noexcept nogil:
+    return field.name_size == size and memcmp(field.name, name, size) == 0
+
+
+cdef inline int compare_names(const SignedField *one, const SignedField *other) noexcept nogil:
+    cdef int found = memcmp(one.name, other.name, min(one.name_size, other.name_size))
+    if found:
+        return found
+    return (one.name_size > other.name_size) - (one.name_size < other.name_size)
+
+
+cdef inline uint8_t read_hex(uint8_t digit) noexcept nogil:
+    if c'0' <= digit <= c'9':
+        return digit - c'0'
+    if c'a' <= (digit | 0x20) <= c'f':
+        return (digit | 0x20) - c'a' + 10
+    return 0xFF
+
+
+cdef inline uint8_t unescape(uint8_t letter) noexcept nogil:
+    """Return what an escape of one letter stands for, 0 if there is none."""
+    if letter == c'"' or letter == c'\\' or letter == c'/':
+        return letter
+    if letter == c'b':
+        return 8
+    if letter == c'f':
+        return 12
+    if letter == c'n':
+        return 10
+    if letter == c'r':
+        return 13
+    if letter == c't':
+        return 9
+    return 0
+
+
+cdef void write_value(const SignedField *field, uint8_t *out) noexcept nogil:
+    """Write a value without its escapes, all of which have been looked at."""
+    cdef const uint8_t *at = field.value
+    cdef const uint8_t *end = at + field.raw_size
+    if field.size == field.raw_size:
+        memcpy(out, at, field.size)
+        return
+    while at < end:
+        if at[0] != c'\\':
+            out[0] = at[0]
+            at += 1
+        elif at[1] == c'u':
+            out[0] = (read_hex(at[4]) << 4) | read_hex(at[5])
+            at += 6
+        else:
+            out[0] = unescape(at[1])
+            at += 2
+        out += 1

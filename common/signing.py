@@ -8,27 +8,95 @@ The content is the values of all fields but ``Signature``, in the order of their
 Clients with a version up to 399 leave ``_UNIQUE_KEY_QUERY`` out of it, those of Go the value of ``SecurityToken``.
 
 Neither time nor connection is part of it: a signed request is good for ever (spec security.md §2).
+
+What a broker does for each request has a compiled twin (``_codecs.pyx``): ``scan_signed`` reads what usual clients
+write, and leaves all else to ``content_of``.
 """
 
 import base64
+import hashlib
 import hmac
+from binascii import b2a_base64
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
+
+from .properties import codecs
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 # the name of a field
 SIGNATURE: Final = "Signature"
 OF_WHO_ASKS: Final = frozenset({ACCESS_KEY, SECURITY_TOKEN, SIGNATURE})
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+NOTHING: Final = frozenset[str]()
+MARKS: Final = frozenset({UNIQUE_KEY_QUERY})
 LAST_VERSION_WITHOUT_MARKS: Final = 399
 """Up to this version clients sign only what the header of a request declares."""
 
 
-def content_of(fields: Mapping[str, str], body: bytes, *, left_out: frozenset[str] = frozenset()) -> bytes:
+def content_of(fields: Mapping[str, str], body: bytes, *, left_out: frozenset[str] = NOTHING) -> bytes:
     """Return what the signature of a request is made of; fields ``left_out`` are not part of it."""
     names = sorted(fields) if all(map(str.isascii, fields)) else sorted(fields, key=_utf16)
     text = "".join([fields[name] for name in names if name != SIGNATURE and name not in left_out])
     return text.encode(errors="replace") + body  # half a surrogate pair is "?", as in Java
+
+
+def scan_signed_slowly(
+    text: msgspec.Raw | bytes,
+    body: bytes,
+    version: int,
+    names: tuple[str, ...],
+) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None:
+    """Return who signed a request, the signature, what it is for, and the values of the fields that are named.
+
+    ``text`` is the JSON of the fields. ``None`` for what is not usual: a token, no name or signature, no texts.
+    """
+    try:
+        fields = _read_texts(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    name, signature = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
+    if not name or signature is None or SECURITY_TOKEN in fields:
+        return None
+    content = content_of(fields, body, left_out=MARKS if version <= LAST_VERSION_WITHOUT_MARKS else NOTHING)
+    return name, signature.encode(errors="replace"), content, tuple([fields.get(wanted) for wanted in names])
+
+
+_read_texts = msgspec.json.Decoder(dict[str, str]).decode
+scan_signed = scan_signed_slowly if codecs is None else codecs.scan_signed
+"""The same, compiled where there was a compiler."""
+
+
+class SigningKey:
+    """The secret of a user, ready to check signatures: both halves of HMAC have seen it, which saves most of the time.
+
+    OpenSSL's own HMAC takes 3 us where this takes 1.
+    """
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, secret_key: str) -> None:
+        secret = secret_key.encode(errors="replace")
+        if len(secret) > _BLOCK_BYTES:
+            secret = hashlib.sha1(secret, usedforsecurity=False).digest()
+        block = secret.ljust(_BLOCK_BYTES, b"\0")
+        self._inner = hashlib.sha1(bytes(byte ^ 0x36 for byte in block), usedforsecurity=False)
+        self._outer = hashlib.sha1(bytes(byte ^ 0x5C for byte in block), usedforsecurity=False)
+
+    def __repr__(self) -> str:
+        return "<SigningKey>"
+
+    def fits(self, signature: bytes, content: bytes) -> bool:
+        """Tell whether a signature is that of a content, in a time that does not say how far it is right."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(content)
+        outer.update(inner.digest())
+        return hmac.compare_digest(b2a_base64(outer.digest(), newline=False), signature)
+
+
+_BLOCK_BYTES: Final = 64
+"""Of SHA-1 (RFC 2104)."""
 
 
 def signature_of(content: bytes, secret_key: str) -> str:

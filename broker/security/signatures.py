@@ -9,8 +9,6 @@ Rules, beside those of ``common/signing.py``
     4. A field whose value is null counts as ``null``.
 """
 
-import base64
-import hmac
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -18,40 +16,30 @@ import msgspec
 
 from ...common.signing import (
     LAST_VERSION_WITHOUT_MARKS,
+    MARKS,
+    NOTHING,
     SECURITY_TOKEN,
     SIGNATURE,
-    UNIQUE_KEY_QUERY,
+    SigningKey,
     content_of,
 )
 from ...remoting.codec.command import UNREADABLE, Command
 
-_NOTHING: Final = frozenset[str]()
-_MARKS: Final = frozenset({UNIQUE_KEY_QUERY})
 _NULL: Final = b"null"
 
 
-def key_of(secret_key: str) -> bytes:
-    """Return what signatures are made with."""
-    return secret_key.encode(errors="replace")
-
-
-def is_signed(command: Command, fields: Mapping[str, str], key: bytes) -> bool:
+def is_signed(command: Command, fields: Mapping[str, str], key: SigningKey) -> bool:
     """Tell whether the signature of a request, whose fields are given, was made with a key."""
     given = fields.get(SIGNATURE)
     if given is None:
         return False
     signature = given.encode(errors="replace")
-    return any(fits(signature, content, key) for content in _contents(command, fields))
-
-
-def fits(signature: bytes, content: bytes, key: bytes) -> bool:
-    """Tell whether a signature is that of a content."""
-    return hmac.compare_digest(base64.b64encode(hmac.digest(key, content, "sha1")), signature)
+    return any(key.fits(signature, content) for content in _contents(command, fields))
 
 
 def _contents(command: Command, fields: Mapping[str, str]) -> Iterator[bytes]:
     """Yield what may have been signed."""
-    left_out = _MARKS if command.version <= LAST_VERSION_WITHOUT_MARKS else _NOTHING
+    left_out = MARKS if command.version <= LAST_VERSION_WITHOUT_MARKS else NOTHING
     yield content_of(fields, command.body, left_out=left_out)
     if SECURITY_TOKEN in fields:
         yield content_of(fields, command.body, left_out=left_out | {SECURITY_TOKEN})

@@ -12,6 +12,7 @@ import msgspec
 
 from ...common.errors import ConfigError
 from ...common.settings import Key
+from ...common.signing import sign
 
 INIT_USER_KEY: Final = "initAuthenticationUser"
 INNER_CREDENTIALS_KEY: Final = "innerClientAuthenticationCredentials"
@@ -39,6 +40,10 @@ class Login(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Login {self.name}>"
+
+    def sign(self, fields: dict[str, str], body: bytes) -> None:
+        """Sign what a request holds in the user's name."""
+        sign(fields, body, self.name, self.password)
 
 
 class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):

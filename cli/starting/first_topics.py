@@ -1,5 +1,7 @@
 """``--topic``: topics that are there when clients can connect, made by the request that administrators send.
 
+At brokers that ask who that is, in the name of a super user of the settings.
+
 A topic that a broker has keeps what it is, but for more queues where the option asks for more: fewer would hide the
 messages in the others.
 """
@@ -9,11 +11,13 @@ from typing import Final
 
 import click
 
+from ...broker.settings.security import Login, SecurityConfig
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
 from ...common.errors import ConfigError, RemotingError
 from ...common.metadata import TopicConfig
 from ...common.names import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE, broker_topic_remark, is_system_topic
+from ...common.settings import parse_settings
 from ...remoting.bodies.body import decode_body
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
@@ -48,13 +52,21 @@ def parse_topics(texts: Sequence[str]) -> dict[str, int | None]:
     return topics
 
 
-async def create_topics(topics: Mapping[str, int | None], masters: Sequence[str], clock: Clock) -> None:
+def find_login(given: Mapping[str, str]) -> Login | None:
+    """Return in whose name a broker with these settings is asked, if that matters."""
+    security = SecurityConfig(**parse_settings(SecurityConfig, given))
+    return (security.inner_user or security.init_user) if security.authenticates else None
+
+
+async def create_topics(
+    topics: Mapping[str, int | None], masters: Sequence[str], clock: Clock, login: Login | None = None
+) -> None:
     """Create topics at each master.
 
     Raises:
         ConfigError: a broker refuses one.
     """
-    async with ConnectionPool(clock) as pool:
+    async with ConnectionPool(clock, sign=login.sign if login else None) as pool:
         for address in masters:
             for name, queues in topics.items():
                 known = await _find_topic(pool, address, name)

@@ -29,7 +29,7 @@ _CLOSED = "the connection pool is closed"
 class ConnectionPool:
     """Sends requests to addresses (``"host:port"``), and serves what the other side asks on the same connections.
 
-    ``sign`` says in each of them who asks, where somebody wants to know.
+    ``sign`` puts into the fields of each who asks, where somebody wants to know.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ConnectionPool:
         limits: Limits | None = None,
         *,
         tls: ssl.SSLContext | None = None,
-        sign: Callable[[Command], None] | None = None,
+        sign: Callable[[dict[str, str], bytes], None] | None = None,
     ) -> None:
         self._clock = clock
         self._sign = sign
@@ -84,7 +84,7 @@ class ConnectionPool:
             RequestTimeoutError: connection and answer did not come in time.
         """
         if self._sign is not None:
-            self._sign(command)
+            self._sign(command.ext, command.body)
         connection = self._open.get(address)
         if connection is not None:
             return await connection.request(command, timeout_ms)
@@ -103,7 +103,7 @@ class ConnectionPool:
             ConnectionClosedError: the pool is closed.
         """
         if self._sign is not None:
-            self._sign(command)
+            self._sign(command.ext, command.body)
         connection = self._open.get(address) or await self.connect(address)
         connection.send_oneway(command)
 

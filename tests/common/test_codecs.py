@@ -1,5 +1,6 @@
 """The compiled twins do what Python does, or leave it to Python."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from rocketlet.common import ids, properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
+from rocketlet.common.signing import scan_signed_slowly
 from rocketlet.common.subscriptions.sql_filter import compile_sql
 from rocketlet.store.consumequeue import entry_filters, queue_reader
 from rocketlet.store.consumequeue.entry_filters import INT_CODES, TagCodeFilter
@@ -286,3 +288,77 @@ def test_twins_are_left_out_on_demand() -> None:
     environment = {**os.environ, "ROCKETLET_PURE_PYTHON": "1"}
     shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout == "None\n"
+
+
+KNOWN_NAMES = ["AccessKey", "Signature", "_UNIQUE_KEY_QUERY", "SecurityToken", "a", "b", "topic"]
+NAMES = st.one_of(st.sampled_from(KNOWN_NAMES), st.text(max_size=4))
+FIELD_TABLES = st.dictionaries(
+    NAMES, st.one_of(st.text(max_size=8), st.sampled_from(["", "\x01\x02", "消息", '"\\/\n']))
+)
+SIGNED = {"AccessKey": "user", "Signature": "c2ln"}
+
+
+def json_of(table: dict[str, str], *, escapes: bool) -> bytes:
+    """Return a field table as clients write it."""
+    return json.dumps(table, separators=(",", ":"), ensure_ascii=escapes).encode("utf-8", "surrogatepass")
+
+
+@given(FIELD_TABLES, st.booleans(), st.booleans(), st.binary(max_size=9), st.sampled_from([395, 399, 400, 493]))
+def test_signed_fields_are_scanned_alike(
+    table: dict[str, str], is_signed: bool, escapes: bool, body: bytes, version: int
+) -> None:
+    """Who signed, what and how, and the values that are asked for; what is not usual is left to Python."""
+    text = json_of({**table, **(SIGNED if is_signed else {})}, escapes=escapes)
+    found = codecs.scan_signed(text, body, version, ("a", "topic", "missing"))
+    if found is not None:
+        assert found == scan_signed_slowly(text, body, version, ("a", "topic", "missing"))
+
+
+@given(
+    st.lists(st.sampled_from([*'{}":,\\u0129azé', '"AccessKey":"u"', '"Signature":"s"', '"b":"T"', " ", "\x01"])),
+    st.binary(max_size=3),
+)
+def test_what_is_no_table_is_not_scanned(parts: list[str], tail: bytes) -> None:
+    """Whatever stands there: nothing is read beyond it, and nothing is taken that Python would not take."""
+    inside = "".join(parts).encode()
+    for text in (inside, b"{" + inside + b"}", b'{"AccessKey":"u","Signature":"s",' + inside + b"}", inside + tail):
+        found = codecs.scan_signed(text, b"", 493, ("b",))
+        if found is not None:
+            assert found == scan_signed_slowly(text, b"", 493, ("b",))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_scanned"),
+    [
+        (b'{"b":"T","AccessKey":"u","Signature":"s"}', True),
+        (b'{"AccessKey":"u","Signature":"s\\/","i":"KEYS\\u0001k\\u0002","z":"\\"\\\\\\b\\f\\n\\r\\t"}', True),
+        ('{"AccessKey":"消息","Signature":"s","i":"é😀"}'.encode(), True),
+        (b'{"AccessKey":"u","Signature":"s","b":"T","b":"U"}', False),
+        (b'{"AccessKey":"u","Signature":"s","\\u0062":"T"}', False),
+        (b'{"AccessKey":"u","Signature":"s","b":7}', False),
+        (b'{"AccessKey":"u","Signature":"s","b":null}', False),
+        (b'{"AccessKey":"u", "Signature":"s"}', False),
+        (b'{"AccessKey":"u","Signature":"s","i":"\\u00e9"}', False),
+        (b'{"AccessKey":"u","Signature":"s","i":"\xff"}', False),
+        (b'{"AccessKey":"u","Signature":"s",}', False),
+        (b'{"AccessKey":"u","Signature":"s","SecurityToken":"t"}', False),
+        (b'{"AccessKey":"","Signature":"s"}', False),
+        (b'{"AccessKey":"u"}', False),
+        (b'{"Signature":"s"}', False),
+        (b"{}", False),
+        (b"", False),
+    ],
+)
+def test_usual_fields_are_scanned(text: bytes, is_scanned: bool) -> None:
+    """Those of official clients are; what could be read in two ways, as two values for one name, is not."""
+    found = codecs.scan_signed(text, b"body", 493, ("b", "i"))
+    assert (found is not None) is is_scanned
+    if is_scanned:
+        assert found == scan_signed_slowly(text, b"body", 493, ("b", "i"))
+
+
+def test_many_fields_are_left_to_python() -> None:
+    """There is room for 48."""
+    for count, is_scanned in ((46, True), (47, False)):
+        table = {f"f{number}": "x" for number in range(count)} | SIGNED
+        assert (codecs.scan_signed(json_of(table, escapes=True), b"", 493, ()) is not None) is is_scanned

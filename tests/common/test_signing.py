@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raw_calls import recorded_calls
 
-from rocketlet.common.signing import content_of, sign, signature_of
+from rocketlet.common.signing import SigningKey, content_of, scan_signed_slowly, sign, signature_of
 
 SECRETS = {
     "admin": "admin123",
@@ -81,3 +81,24 @@ def test_signing_again_changes_nothing(fields: dict[str, str], body: bytes, secr
     first = dict(fields)
     sign(fields, body, "user", secret, token)
     assert fields == first
+
+
+@given(st.binary(), st.text(min_size=1) | st.text(min_size=60, max_size=70))
+def test_key_that_is_made_once_fits_the_same_signatures(content: bytes, secret: str) -> None:
+    """Also those of secrets that are longer than a block of the hash; nothing else fits, and nothing of it is shown."""
+    key, signature = SigningKey(secret), signature_of(content, secret).encode()
+    assert key.fits(signature, content)
+    assert key.fits(signature, content)
+    assert not key.fits(signature, content + b"x")
+    assert not key.fits(signature[:-1], content)
+    assert not SigningKey(secret + "x").fits(signature, content)
+    assert repr(key) == "<SigningKey>"
+
+
+def test_fields_are_scanned_without_a_compiler() -> None:
+    """What Python reads then is what the check needs; what it leaves out is checked in the long way."""
+    text = b'{"b": "T", "AccessKey": "u", "Signature": "s", "_UNIQUE_KEY_QUERY": "false"}'
+    assert scan_signed_slowly(text, b"body", 399, ("b", "c")) == ("u", b"s", b"uTbody", ("T", None))
+    assert scan_signed_slowly(text, b"body", 400, ()) == ("u", b"s", b"ufalseTbody", ())
+    for unusual in (b"{}", b"[]", b'{"AccessKey":"u"}', b'{"AccessKey":"u","Signature":"s","SecurityToken":"t"}', b"{"):
+        assert scan_signed_slowly(unusual, b"", 493, ()) is None

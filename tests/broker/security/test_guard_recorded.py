@@ -17,7 +17,7 @@ AT_START = "set it in the settings file or with --set, and start the broker agai
 OTHER_ANSWERS = {
     # a token that Go sends and does not sign
     (Code.SEND_MESSAGE_V2, "stsToken", 16): (0, None),
-    # no names of a class and a line of Java's
+    # no name of a class and a line of Java's
     (Code.AUTH_CREATE_ACL, "", 1): (1, "The body of acl is null"),
     # a batch without body is no null pointer
     (Code.SEND_BATCH_MESSAGE, "", 1): (13, "the message has no body"),

@@ -2,8 +2,10 @@
 
 import pytest
 from command_line import Refuse, Start
+from guarded import GUARDED, open_signed
 
 from rocketlet.client import Admin, TopicSettings
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 
@@ -30,6 +32,16 @@ async def test_slaves_have_them_of_their_masters(start: Start) -> None:
     """Only masters are asked."""
     running = start("up", "--ephemeral", "--slaves", "1", "--topic", "orders:3", *FREE_PORTS)
     assert await queues_of(running.addresses["namesrv"], "orders") == {"broker-a": (3, 3)}
+    assert running.stop()[0] == 0
+
+
+async def test_protected_broker_is_asked_in_the_name_of_its_settings(start: Start) -> None:
+    """By a super user whom the start makes: who else may ask is yet to be said."""
+    security = [option for key, value in GUARDED.items() for option in ("--set", f"{key}={value}")]
+    running = start("up", "--ephemeral", "--topic", "orders:3", *security, *FREE_PORTS)
+    async with open_signed(running.addresses["broker"]) as admin:
+        answer = await admin.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "orders"})
+    assert b'"readQueueNums":3' in answer.body
     assert running.stop()[0] == 0
 
 

@@ -88,6 +88,7 @@ type consumerArguments struct {
 	Failures      int32              `json:"failures"`
 	Strategy      string             `json:"strategy"`
 	Settings      consumerSettings   `json:"settings"`
+	credentials
 }
 
 func startConsumer(arguments consumerArguments) (any, error) {
@@ -103,7 +104,7 @@ func startConsumer(arguments consumerArguments) (any, error) {
 	if !known {
 		return nil, fmt.Errorf("no strategy of Go's gives the shares of %s", arguments.Strategy)
 	}
-	made, err := rocketmq.NewPushConsumer(
+	options := []consumer.Option{
 		consumer.WithStrategy(strategy),
 		consumer.WithMaxReconsumeTimes(most),
 		consumer.WithNameServer(strings.Split(arguments.Namesrv, ";")),
@@ -112,7 +113,11 @@ func startConsumer(arguments consumerArguments) (any, error) {
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithConsumerModel(model),
 		consumer.WithConsumerOrder(arguments.Orderly),
-	)
+	}
+	if arguments.AccessKey != "" {
+		options = append(options, consumer.WithCredentials(arguments.user()))
+	}
+	made, err := rocketmq.NewPushConsumer(options...)
 	if err != nil {
 		return nil, err
 	}

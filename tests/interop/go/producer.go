@@ -22,6 +22,18 @@ type producerArguments struct {
 	SendTimeoutMs int `json:"sendTimeoutMs"`
 	// The given queue of each send instead of round robin.
 	ManualQueues bool `json:"manualQueues"`
+	credentials
+}
+
+// credentials of the user in whose name everything is asked, if there are any.
+type credentials struct {
+	AccessKey     string `json:"accessKey"`
+	SecretKey     string `json:"secretKey"`
+	SecurityToken string `json:"securityToken"`
+}
+
+func (c credentials) user() primitive.Credentials {
+	return primitive.Credentials{AccessKey: c.AccessKey, SecretKey: c.SecretKey, SecurityToken: c.SecurityToken}
 }
 
 func startProducer(arguments producerArguments) (any, error) {
@@ -41,6 +53,9 @@ func startProducer(arguments producerArguments) (any, error) {
 	}
 	if arguments.CompressAboveSize != nil {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(*arguments.CompressAboveSize))
+	}
+	if arguments.AccessKey != "" {
+		options = append(options, producer.WithCredentials(arguments.user()))
 	}
 	if arguments.ManualQueues {
 		options = append(options, producer.WithQueueSelector(producer.NewManualQueueSelector()))

@@ -31,6 +31,8 @@ class Failure(msgspec.Struct):
     type: str
     message: str
     code: int | None = None
+    cause: str | None = None
+    """The message of what has caused it (Java)."""
 
 
 class _Answer(msgspec.Struct):

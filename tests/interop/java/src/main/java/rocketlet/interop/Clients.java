@@ -10,6 +10,7 @@ import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /** What all kinds of clients share. */
 final class Clients {
@@ -38,6 +39,24 @@ final class Clients {
         client.setMqClientApiTimeout(ANSWER_LIMIT_MS);
         client.setInstanceName(arguments.text("instance", instance(arguments.text("name"))));
         return client;
+    }
+
+    /**
+     * What signs the requests of a client in the name of the arguments, null without one. In 4.9.8 the class belongs to
+     * a library that clients do not need, so it is looked for when it is asked for.
+     */
+    static RPCHook signer(Arguments arguments) throws ReflectiveOperationException {
+        if (!arguments.has("accessKey")) {
+            return null;
+        }
+        Class<?> credentials = Class.forName("org.apache.rocketmq.acl.common.SessionCredentials");
+        Object user = arguments.has("securityToken")
+                ? credentials.getConstructor(String.class, String.class, String.class).newInstance(
+                        arguments.text("accessKey"), arguments.text("secretKey"), arguments.text("securityToken"))
+                : credentials.getConstructor(String.class, String.class).newInstance(
+                        arguments.text("accessKey"), arguments.text("secretKey"));
+        Class<?> hook = Class.forName("org.apache.rocketmq.acl.common.AclClientRPCHook");
+        return (RPCHook) hook.getConstructor(credentials).newInstance(user);
     }
 
     /** Closes the connections of a client and lets it open no others: to the servers it died without a good-bye. */

@@ -138,6 +138,7 @@ final class Json {
         fields.put("type", error.getClass().getSimpleName());
         fields.put("code", responseCode(error));
         fields.put("message", String.valueOf(error.getMessage()));
+        fields.put("cause", error.getCause() == null ? null : error.getCause().getMessage());
         return fields;
     }
 

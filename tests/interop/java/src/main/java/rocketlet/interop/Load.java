@@ -30,7 +30,7 @@ final class Load {
     record Plan(DefaultMQProducer producer, String topic, byte[] body, int batch, int inFlight, int topics,
             int tags, AtomicLong made) {
         static Plan of(Arguments arguments) throws Exception {
-            DefaultMQProducer producer = new DefaultMQProducer("interop-load");
+            DefaultMQProducer producer = new DefaultMQProducer("interop-load", Clients.signer(arguments));
             producer.setNamesrvAddr(arguments.text("namesrv"));
             producer.setInstanceName(Clients.instance("load-" + System.nanoTime()));
             producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);

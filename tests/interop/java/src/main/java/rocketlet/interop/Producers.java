@@ -22,8 +22,9 @@ final class Producers {
 
     @Command("producer.start")
     Object start(Arguments arguments) throws Exception {
+        String group = arguments.text("group", arguments.text("name"));
         DefaultMQProducer producer =
-                Clients.addressed(new DefaultMQProducer(arguments.text("group", arguments.text("name"))), arguments);
+                Clients.addressed(new DefaultMQProducer(group, Clients.signer(arguments)), arguments);
         producer.setSendMsgTimeout(Clients.ANSWER_LIMIT_MS);
         Beans.apply(producer, arguments.object("settings")).start();
         producers.put(arguments, producer);

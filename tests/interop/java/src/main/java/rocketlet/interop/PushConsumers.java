@@ -7,6 +7,7 @@ import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -21,8 +22,8 @@ final class PushConsumers {
 
     @Command("consumer.start")
     Object start(Arguments arguments) throws Exception {
-        DefaultMQPushConsumer consumer =
-                Clients.addressed(new DefaultMQPushConsumer(arguments.text("group")), arguments);
+        DefaultMQPushConsumer consumer = Clients.addressed(new DefaultMQPushConsumer(arguments.text("group"),
+                Clients.signer(arguments), new AllocateMessageQueueAveragely()), arguments);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
