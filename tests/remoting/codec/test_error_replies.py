@@ -59,8 +59,8 @@ def test_failed_request_is_named_in_the_log(
 
 def test_request_that_is_not_built_is_refused_by_its_name() -> None:
     """Official brokers would answer it, so its sender is told what is missing here."""
-    remark = unknown_code_reply(Command.request(RequestCode.AUTH_CREATE_USER), PEER).remark
-    assert remark == " request type 3001 not supported (AUTH_CREATE_USER)"
+    remark = unknown_code_reply(Command.request(RequestCode.POP_ROLLBACK), PEER).remark
+    assert remark == " request type 200056 not supported (POP_ROLLBACK)"
 
 
 def test_request_without_a_handler_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
