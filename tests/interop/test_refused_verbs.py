@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from command_line import Run, run_in_process
+from command_line import Run, Start, run_in_process
 from interop.secured import USER, create_user
 from interop.servers import Server
 
@@ -103,13 +103,14 @@ def test_refused_without_rights(message_id: str, secured: Server, run_as: RunAs)
     assert {line: err for line, (_, _, err) in told.items() if not named.search(err)} == {}
 
 
-def test_servers_that_take_tls_otherwise(run_as: RunAs, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_take_tls_otherwise(run_as: RunAs, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate that nobody vouches for and a server without TLS are exit code 3, and what helps is said."""
     code, _, err = run_as(USER, "topic list --tls")
     assert (code, err.partition(";")[2]) == (
         3,
         " --tls-trust names the certificates to trust, --tls-trust-all takes any\n",
     )
-    monkeypatch.setenv("NAMESRV_ADDR", server.namesrv)
+    plain = start("namesrv", "--namesrv-port", "0", "--set", "tls.server.mode=disabled")
+    monkeypatch.setenv("NAMESRV_ADDR", plain.addresses["namesrv"])
     code, _, err = run_as(USER, "topic list --tls --tls-trust-all")
     assert (code, err.partition(";")[2]) == (3, " it may take no TLS\n")
