@@ -108,8 +108,8 @@ def test_wheel_holds_the_tree(wheel: pathlib.Path):
     """
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    built = {name for name in names if re.fullmatch(r"rocketlet/common/_codecs\..*\.so", name)}
-    assert len(built) == (codecs is not None)
+    built = {name for name in names if re.fullmatch(r"rocketlet/common/_(grpc_)?codecs\..*\.so", name)}
+    assert len(built) == (0 if codecs is None else 2)
     names -= built
     shown = {path for folder in ("static", "templates") for path in (ROOT / "console" / folder).iterdir()}
     assert names == package_files() | {f"rocketlet/{path.relative_to(ROOT).as_posix()}" for path in shown}
@@ -157,7 +157,14 @@ def test_source_distribution_holds_the_docs(sources: pathlib.Path, tmp_path: pat
     with tarfile.open(archive) as opened:
         held = {name.partition("/")[2] for name in opened.getnames()}
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= held
-    assert {"README.md", "CHANGELOG.md", "LICENSE", "broker/server.py", "common/_codecs.pyx"} <= held
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "broker/server.py",
+        "common/_codecs.pyx",
+        "common/_grpc_codecs.pyx",
+    } <= held
 
 
 def test_version_is_told_once():

@@ -28,6 +28,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar, cast
 
 from msgspec import Struct
@@ -354,7 +355,7 @@ class Entrance:
 
 
 class PortAcceptor:
-    """Serves what a listening socket brings, from entering to leaving; the socket stays its opener's.
+    """Serves what a listening socket brings, from entering to leaving; it listens no more then, and is its opener's.
 
     ``make_protocol`` makes who serves a connection.
     """
@@ -387,6 +388,10 @@ class PortAcceptor:
     async def __aexit__(self, *_: object) -> None:
         """Accept no more, and send those away who are not served yet."""
         assert self._server is not None, "it was entered"
+        with suppress(OSError):  # not every system can
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # else peers would be let in, and cut off when the last copy is closed
         self._server.close()
         await self.entrance.__aexit__()
 

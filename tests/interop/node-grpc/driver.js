@@ -28,6 +28,14 @@ const simpleConsumers = new Map();
 const tell = level => (...args) => process.stderr.write(`${new Date().toISOString()} ${level} ${format(...args)}\n`);
 const logger = { debug() {}, info() {}, warn: tell('WARN'), error: tell('ERROR'), close() {} };
 
+// After a loss the client opens its telemetry stream anew, and listens to its errors a moment later: one that comes at once,
+// as from a server that is just stopping, is nobody's, and would end the process.
+const UNAVAILABLE = 14;
+process.on('uncaughtException', error => {
+  logger.error('nobody hears of', error);
+  if (error.code !== UNAVAILABLE) process.exit(1);
+});
+
 // What a client was handed, in order, for a test that waits for it.
 class Deliveries {
   #messages = [];
