@@ -1,5 +1,5 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled twins of what each call of gRPC passes: the fields of its headers, and the commonest requests.
+"""Compiled twins of what each call of gRPC passes: the fields of its headers, the commonest requests and their answers.
 
 What is done in Python is the reference (``http2/decompression.py``, ``services/sending.py``, ``services/acknowledging.py``);
 tests hold both equal. A twin does what is usual, and returns ``None`` for all else, which is then left to Python:
@@ -8,9 +8,12 @@ characters outside printable ASCII, fields that are rarely set, and whatever is 
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     object PyUnicode_FromStringAndSize(const char *text, Py_ssize_t size)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 cdef struct Span:
     const uint8_t *at
@@ -23,6 +26,8 @@ cdef uint64_t _MOST_SECONDS = 10000000000
 cdef uint64_t _MOST_NANOS = 1000000000
 cdef int _FIELD_BYTES = 32  # counted for each header beside its name and value
 cdef int _FIRST_OWN = 62
+cdef int _MOST_HEAD_BYTES = 12  # the key of a field, and a number
+cdef int _MOST_NUMBERS_BYTES = 128  # of a delivery, with its digest's head and its instants
 
 
 cdef inline int read_varint(Span *data, uint64_t *value) noexcept nogil:
@@ -315,3 +320,176 @@ def decode_fields(bytes data, tuple fixed, list entries, Py_ssize_t size, Py_ssi
         return fields, new, size, left
     del entries[known:]
     return None
+
+
+cdef inline char *put_varint(char *at, uint64_t number) noexcept nogil:
+    while number >= 0x80:
+        at[0] = <char>(number & 0x7F | 0x80)
+        at += 1
+        number >>= 7
+    at[0] = <char>number
+    return at + 1
+
+
+cdef inline char *put_field(char *at, int number, const char *content, Py_ssize_t size) noexcept nogil:
+    """Put a field of bytes; one that is empty is left out, as the library does."""
+    if size == 0:
+        return at
+    at[0] = <char>(number << 3 | _BYTES)
+    at = put_varint(at + 1, size)
+    memcpy(at, content, size)
+    return at + size
+
+
+cdef inline Py_ssize_t most_field_bytes(Py_ssize_t size) noexcept nogil:
+    return size + _MOST_HEAD_BYTES
+
+
+cdef bytes answer_of(bytes ok, const char *entry, Py_ssize_t size):
+    """Return an answer of a status and one entry."""
+    cdef Py_ssize_t ok_size = PyBytes_GET_SIZE(ok)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, most_field_bytes(ok_size) + most_field_bytes(size))
+    cdef char *start = PyBytes_AS_STRING(made)
+    cdef char *at = put_field(put_field(start, 1, PyBytes_AS_STRING(ok), ok_size), 2, entry, size)
+    return made[: at - start]
+
+
+def encode_sent(bytes ok, str message_id, uint64_t queue_offset):
+    """Return the answer for a message that is stored (``messages/brief.py``)."""
+    cdef Py_ssize_t size, ok_size = PyBytes_GET_SIZE(ok)
+    cdef const char *name = PyUnicode_AsUTF8AndSize(message_id, &size)
+    cdef bytes entry = PyBytes_FromStringAndSize(NULL, most_field_bytes(ok_size) + 2 * most_field_bytes(size) + _MOST_HEAD_BYTES)
+    cdef char *start = PyBytes_AS_STRING(entry)
+    cdef char *at = put_field(start, 1, PyBytes_AS_STRING(ok), ok_size)
+    at = put_field(put_field(at, 2, name, size), 3, name, size)
+    if queue_offset:
+        at[0] = 0x20
+        at = put_varint(at + 1, queue_offset)
+    return answer_of(ok, start, at - start)
+
+
+def encode_acknowledged(bytes ok, str message_id, str handle):
+    """Return the answer for a message that is acknowledged (``messages/brief.py``)."""
+    cdef Py_ssize_t id_size, handle_size, ok_size = PyBytes_GET_SIZE(ok)
+    cdef const char *name = PyUnicode_AsUTF8AndSize(message_id, &id_size)
+    cdef const char *text = PyUnicode_AsUTF8AndSize(handle, &handle_size)
+    cdef bytes entry = PyBytes_FromStringAndSize(
+        NULL, most_field_bytes(ok_size) + most_field_bytes(id_size) + most_field_bytes(handle_size)
+    )
+    cdef char *start = PyBytes_AS_STRING(entry)
+    cdef char *at = put_field(put_field(start, 1, name, id_size), 2, text, handle_size)
+    at = put_field(at, 3, PyBytes_AS_STRING(ok), ok_size)
+    return answer_of(ok, start, at - start)
+
+
+cdef inline Py_ssize_t varint_bytes(uint64_t number) noexcept nogil:
+    cdef Py_ssize_t size = 1
+    while number >= 0x80:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef inline Py_ssize_t field_size(Py_ssize_t size) noexcept nogil:
+    """Return what ``put_field`` puts below field 16."""
+    return 1 + varint_bytes(size) + size if size else 0
+
+
+cdef inline char *put_number(char *at, int number, uint64_t value) noexcept nogil:
+    """Put a field that is a number below field 32."""
+    if number >= 16:
+        at[0] = <char>(number << 3 & 0x7F | 0x80)
+        at[1] = <char>(number >> 4)
+        return put_varint(at + 2, value)
+    at[0] = <char>(number << 3)
+    return put_varint(at + 1, value)
+
+
+cdef inline char *put_stamp(char *at, int number, int64_t at_ms) noexcept nogil:
+    """Put an instant since 1970."""
+    cdef char content[24]
+    cdef char *end = content
+    if at_ms >= 1000:
+        end = put_number(end, 1, at_ms / 1000)
+    if at_ms % 1000:
+        end = put_number(end, 2, at_ms % 1000 * 1000000)
+    at[0] = <char>(number << 3 | _BYTES)
+    at[1] = <char>(end - content)
+    memcpy(at + 2, content, end - content)
+    return at + 2 + (end - content)
+
+
+cdef inline char *put_text(char *at, int number, str text) except NULL:
+    cdef Py_ssize_t size
+    cdef const char *content = PyUnicode_AsUTF8AndSize(text, &size)
+    return put_field(at, number, content, size)
+
+
+cdef inline Py_ssize_t text_bytes(str text) except -1:
+    """Return what a text takes at most, as a field."""
+    cdef Py_ssize_t size
+    PyUnicode_AsUTF8AndSize(text, &size)
+    return most_field_bytes(size)
+
+
+cdef bytes user_fields(dict users):
+    """Return the fields of a message's user properties."""
+    cdef list parts = []
+    cdef str name, text
+    cdef bytes entry, part
+    cdef char *start
+    cdef char *at
+    for name, text in users.items():
+        entry = PyBytes_FromStringAndSize(NULL, text_bytes(name) + text_bytes(text))
+        start = PyBytes_AS_STRING(entry)
+        at = put_text(put_text(start, 1, name), 2, text)
+        part = PyBytes_FromStringAndSize(NULL, most_field_bytes(at - start))
+        parts.append(part[: put_field(PyBytes_AS_STRING(part), 2, start, at - start) - PyBytes_AS_STRING(part)])
+    return b"".join(parts)
+
+
+def encode_delivery(tuple texts, tuple numbers, dict users, tuple keys, bytes body):
+    """Return the answer that hands out a common message (``messages/delivery.py``).
+
+    ``texts`` are its topic, tag, id, digest, born host, store host and handle; ``numbers`` when it was born and stored,
+    its queue, the offset there, and which delivery it is, none below 0. A tag, a born host or a handle may be empty.
+    """
+    cdef str topic = texts[0], tag = texts[1], message_id = texts[2], checksum = texts[3], born_host = texts[4]
+    cdef str store_host = texts[5], handle = texts[6], key
+    cdef Py_ssize_t most = _MOST_NUMBERS_BYTES, system_size, topic_size, size
+    for key in texts:
+        most += text_bytes(key)
+    for key in keys:
+        most += text_bytes(key)
+    cdef bytes system = PyBytes_FromStringAndSize(NULL, most), resource
+    cdef bytes properties = user_fields(users) if users else b""
+    cdef char *start = PyBytes_AS_STRING(system)
+    cdef char *at = put_text(start, 1, tag)
+    for key in keys:
+        at = put_text(at, 2, key)
+    at = put_text(at, 3, message_id)
+    at[0] = <char>(4 << 3 | _BYTES)  # the digest: MD5, in 32 characters
+    at[1] = <char>(2 + 2 + PyUnicode_GET_LENGTH(checksum))
+    at = put_text(put_number(at + 2, 1, 2), 2, checksum)
+    at = put_number(put_number(at, 5, 1), 6, 1)  # as it is, and of no special kind
+    at = put_text(put_stamp(at, 7, numbers[0]), 8, born_host)
+    at = put_text(put_stamp(at, 9, numbers[1]), 10, store_host)
+    at = put_text(at, 12, handle)
+    if numbers[2]:
+        at = put_number(at, 13, numbers[2])
+    at = put_number(put_number(at, 14, numbers[3]), 16, numbers[4])
+    system_size = at - start
+    resource = PyBytes_FromStringAndSize(NULL, text_bytes(topic))
+    topic_size = put_text(PyBytes_AS_STRING(resource), 2, topic) - PyBytes_AS_STRING(resource)
+    size = field_size(topic_size) + PyBytes_GET_SIZE(properties) + field_size(system_size)
+    size += field_size(PyBytes_GET_SIZE(body))
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, 1 + varint_bytes(size) + size)
+    at = PyBytes_AS_STRING(made)
+    at[0] = <char>(2 << 3 | _BYTES)
+    at = put_varint(at + 1, size)
+    at = put_field(at, 1, PyBytes_AS_STRING(resource), topic_size)
+    memcpy(at, PyBytes_AS_STRING(properties), PyBytes_GET_SIZE(properties))
+    at = put_field(at + PyBytes_GET_SIZE(properties), 3, start, system_size)
+    at = put_field(at, 4, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+    assert at - PyBytes_AS_STRING(made) == PyBytes_GET_SIZE(made)
+    return made

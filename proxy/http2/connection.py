@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from ...common.errors import Http2Error
 from .events import (
     BodyReceived,
@@ -37,6 +39,7 @@ from .frames import (
     END_HEADERS,
     END_STREAM,
     MAX_WINDOW,
+    PADDED,
     PRIORITY,
     Frame,
     FrameType,
@@ -61,15 +64,12 @@ _PING_BYTES = 8
 _GOAWAY_BYTES = 8
 
 
-class _Block:
+class _Block(Struct, frozen=True, gc=False):
     """Whose header block is being put together."""
 
-    __slots__ = ("depends_on_itself", "ends", "stream_id")
-
-    def __init__(self, stream_id: int, *, ends: bool, depends_on_itself: bool) -> None:
-        self.stream_id = stream_id
-        self.ends = ends
-        self.depends_on_itself = depends_on_itself
+    stream_id: int
+    ends: bool
+    depends_on_itself: bool
 
 
 class Http2Connection:
@@ -82,7 +82,7 @@ class Http2Connection:
         self._block: _Block | None = None
         self._settings = PeerSettings()
         self._has_settings = False
-        self._window = ReceiveWindow(limits.connection_window_bytes)
+        self._window = ReceiveWindow(limits.connection_window_bytes, limits.connection_window_bytes)
         self._streams: dict[int, Http2Stream] = {}
         self._closed = ClosedStreams()
         self._sender = Http2Sender(self._settings)
@@ -269,7 +269,7 @@ class Http2Connection:
             self._check_begun(stream_id, "a body")
         if not self._window.take(size):
             raise Http2Error("a body exceeds the window of the connection", Http2Code.FLOW_CONTROL_ERROR)
-        data = unpad(frame.flags, frame.payload)
+        data = unpad(frame.flags, frame.payload) if frame.flags & PADDED else frame.payload
         if grant := self._window.refill():
             self._out.append(encode_window_update(0, grant))
         ends = bool(frame.flags & END_STREAM)
@@ -313,18 +313,20 @@ class Http2Connection:
     # frames of headers
 
     def _on_headers(self, frame: Frame) -> None:
-        stream_id, payload = frame.stream_id, unpad(frame.flags, frame.payload)
+        stream_id, flags, payload = frame.stream_id, frame.flags, frame.payload
+        if flags & PADDED:
+            payload = unpad(flags, payload)
         if not stream_id & 1:
             raise Http2Error(f"headers for stream {stream_id}, which is not the peer's", Http2Code.PROTOCOL_ERROR)
         depends_on_itself = False
-        if frame.flags & PRIORITY:
+        if flags & PRIORITY:
             if len(payload) < _PRIORITY_BYTES:
                 raise Http2Error("headers are shorter than their priority", Http2Code.FRAME_SIZE_ERROR)
             depends_on_itself = decode_uint(payload[:4]) & MAX_WINDOW == stream_id
             payload = payload[_PRIORITY_BYTES:]
-        ends = bool(frame.flags & END_STREAM)
-        self._block = _Block(stream_id, ends=ends, depends_on_itself=depends_on_itself)
-        self._take_block(payload, frame.flags)
+        ends = bool(flags & END_STREAM)
+        self._block = _Block(stream_id, ends, depends_on_itself)
+        self._take_block(payload, flags)
 
     def _on_continuation(self, frame: Frame) -> None:
         if self._block is None or self._block.stream_id != frame.stream_id:
@@ -332,12 +334,12 @@ class Http2Connection:
         self._take_block(frame.payload, frame.flags)
 
     def _take_block(self, piece: bytes, flags: int) -> None:
-        self._headers.add(piece)
         block = self._block
         if not flags & END_HEADERS or block is None:
+            self._headers.add(piece)
             return
         self._block = None
-        headers = self._headers.finish()
+        headers = self._headers.read(piece)
         stream = self._streams.get(block.stream_id)
         if stream is not None:
             self._take_trailers(stream, headers, block)
@@ -365,10 +367,9 @@ class Http2Connection:
         if missing_bytes is not None and (missing_bytes < 0 or (block.ends and missing_bytes)):
             self._refuse(stream_id, Http2Code.PROTOCOL_ERROR)
             return
-        stream = Http2Stream(stream_id, limits.stream_window_bytes, self._settings.window_bytes)
-        stream.missing_bytes = missing_bytes
+        window, header_bytes = limits.stream_window_bytes, self._headers.list_bytes
+        stream = Http2Stream(stream_id, ReceiveWindow(window, window), self._settings.window_bytes, missing_bytes)
         stream.is_receiving = not block.ends
-        header_bytes = self._headers.list_bytes
         stream.own_bytes = STREAM_BYTES + header_bytes
         self._held_stream_bytes += stream.own_bytes
         self._streams[stream_id] = stream

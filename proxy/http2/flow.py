@@ -7,32 +7,28 @@ Rules
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from .frames import MAX_WINDOW
 
 
-class ReceiveWindow:
-    """What the peer may send."""
+class ReceiveWindow(Struct, gc=False):
+    """What the peer may send: so many bytes of so many."""
 
-    __slots__ = ("_full", "_left")
-
-    def __init__(self, full_bytes: int) -> None:
-        self._full = full_bytes
-        self._left = full_bytes
-
-    def __repr__(self) -> str:
-        return f"<ReceiveWindow {self._left} of {self._full}>"
+    left: int
+    full: int
 
     def take(self, size: int) -> bool:
         """Use some of it; False when there was not as much."""
-        self._left -= size
-        return self._left >= 0
+        self.left -= size
+        return self.left >= 0
 
     def refill(self) -> int:
         """Return by how much to open it now, 0 while more than half is left."""
-        if self._left > self._full >> 1:
+        if self.left > self.full >> 1:
             return 0
-        grant = self._full - self._left
-        self._left = self._full
+        grant = self.full - self.left
+        self.left = self.full
         return grant
 
 

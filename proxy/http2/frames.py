@@ -19,7 +19,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...common.errors import Http2Error
 
@@ -74,7 +75,7 @@ class Http2Code(IntEnum):
     HTTP_1_1_REQUIRED = 13
 
 
-class Frame(NamedTuple):
+class Frame(Struct, frozen=True, gc=False):
     """One frame."""
 
     kind: int

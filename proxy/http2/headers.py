@@ -30,7 +30,9 @@ TABLE_OF_NOTHING = b"\x20"
 _REQUEST_NAMES = frozenset({b":method", b":scheme", b":path", b":authority"})
 _NEEDED_NAMES = frozenset({b":method", b":scheme", b":path"})
 _OPTIONAL_NAME = b":authority"
-_WRONG_FIXED_NAMES = (b":status", b"transfer-encoding")  # they come without a text, by the table that all peers have
+_WRONG_FIXED_NAMES = frozenset(
+    {b":status", b"transfer-encoding"}
+)  # they come without a text, by the table that all peers have
 _CONNECTION_NAMES = frozenset({b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"})
 _is_name = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _bad_value = re.compile(rb"[\0\r\n]").search
@@ -92,8 +94,22 @@ class HeaderReader:
             Http2Error: it cannot be decompressed, or is too long then.
         """
         pieces, self._pieces, self._size, self._frames = self._pieces, [], 0, 0
+        return self._decode(b"".join(pieces))
+
+    def read(self, block: bytes) -> Headers:
+        """Return the headers of a block that has come whole.
+
+        Raises:
+            Http2Error: it is too long, before or when it is decompressed, or cannot be.
+        """
+        if self._frames or len(block) > self._max_block_bytes:
+            self.add(block)
+            return self.finish()
+        return self._decode(block)
+
+    def _decode(self, block: bytes) -> Headers:
         try:
-            return self._decoder.decode(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return self._decoder.decode(block)
         except OversizedHeaderListError as error:
             text = f"headers are more than {self._max_block_bytes} bytes"
             raise Http2Error(text, Http2Code.ENHANCE_YOUR_CALM) from error
@@ -108,9 +124,9 @@ def request_fault(headers: Headers, fields: Mapping[bytes, bytes], *, checks_fie
         return f"{b' '.join(sorted(missing)).decode()} is missing"
     if not fields[b":path"]:
         return ":path is empty"
-    for name in _WRONG_FIXED_NAMES:
-        if name in fields:
-            return f"{name.decode()} belongs to answers, or to connections of HTTP/1"
+    if not _WRONG_FIXED_NAMES.isdisjoint(fields):
+        name = min(_WRONG_FIXED_NAMES & fields.keys())
+        return f"{name.decode()} belongs to answers, or to connections of HTTP/1"
     pseudo = len(_NEEDED_NAMES) + (_OPTIONAL_NAME in fields)
     for name, _ in headers[:pseudo]:
         if name not in _REQUEST_NAMES:

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 from .flow import ReceiveWindow
 
 REMEMBERED = 1024
@@ -31,36 +33,22 @@ class Unsent(NamedTuple):
     ends: bool
 
 
-class Http2Stream:
+class Http2Stream(Struct, eq=False):
     """One stream that is not closed."""
 
-    __slots__ = (
-        "held_bytes",
-        "is_ended",
-        "is_receiving",
-        "missing_bytes",
-        "own_bytes",
-        "receive_window",
-        "send_window",
-        "stream_id",
-        "unsent",
-        "unsent_bytes",
-    )
-
-    def __init__(self, stream_id: int, receive_bytes: int, send_bytes: int) -> None:
-        self.stream_id = stream_id
-        self.is_receiving = True
-        self.is_ended = False
-        """Whether the end of our answer is sent, or waits to be."""
-        self.receive_window = ReceiveWindow(receive_bytes)
-        self.send_window = send_bytes
-        self.missing_bytes: int | None = None
-        """How much of the body has to come yet, where its length was said."""
-        self.held_bytes = 0
-        self.own_bytes = 0
-        """What it takes whatever its body is."""
-        self.unsent: deque[Unsent] = deque()
-        self.unsent_bytes = 0
+    stream_id: int
+    receive_window: ReceiveWindow
+    send_window: int
+    missing_bytes: int | None = None
+    """How much of the body has to come yet, where its length was said."""
+    is_receiving: bool = True
+    is_ended: bool = False
+    """Whether the end of our answer is sent, or waits to be."""
+    held_bytes: int = 0
+    own_bytes: int = 0
+    """What it takes whatever its body is."""
+    unsent_bytes: int = 0
+    unsent: deque[Unsent] = field(default_factory=deque[Unsent])
 
     def __repr__(self) -> str:
         state = "open" if self.is_receiving else "half closed"

@@ -5,11 +5,13 @@
     AckMessageResponse      status 1, entries 2
     AckMessageResultEntry   message_id 1, receipt_handle 2, status 3
 
-Building them of messages takes a tenth of what a call costs. A test holds them equal to what the library writes.
+Building them of messages takes a tenth of what a call costs. A test holds them equal to what the library writes, with
+their compiled twins and without.
 """
 
 from typing import Final
 
+from ..http2.compiled import codecs
 from .statuses import OK
 
 _OK: Final = OK.SerializeToString()
@@ -17,6 +19,8 @@ _OK: Final = OK.SerializeToString()
 
 def encode_sent(message_id: str, queue_offset: int) -> bytes:
     """Return the answer for a message that is stored at an offset of its queue."""
+    if codecs is not None:
+        return codecs.encode_sent(_OK, message_id, queue_offset)
     name = message_id.encode()
     place = b"\x20" + _varint(queue_offset) if queue_offset else b""
     return _answer(_field(1, _OK) + _field(2, name) + _field(3, name) + place)
@@ -24,6 +28,8 @@ def encode_sent(message_id: str, queue_offset: int) -> bytes:
 
 def encode_acknowledged(message_id: str, handle: str) -> bytes:
     """Return the answer for a message that is acknowledged."""
+    if codecs is not None:
+        return codecs.encode_acknowledged(_OK, message_id, handle)
     return _answer(_field(1, message_id.encode()) + _field(2, handle.encode()) + _field(3, _OK))
 
 

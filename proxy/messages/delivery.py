@@ -20,6 +20,7 @@ from ...common.message import split_keys
 from ...common.properties import (
     BORN_HOST,
     CHECK_IMMUNITY_TIME,
+    DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     KEYS,
@@ -27,14 +28,18 @@ from ...common.properties import (
     PRIORITY,
     SHARDING_KEY,
     TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     TRACE_CONTEXT,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
+    TRANSACTION_PREPARED,
     UNIQ_KEY,
 )
 from ...common.record import Record
+from ..http2.compiled import codecs
 from . import v2
 from .enums import DigestType, Encoding
 from .publishing import RESERVED, kind_of
@@ -42,6 +47,36 @@ from .publishing import RESERVED, kind_of
 HIDDEN: Final = RESERVED | {
     *(SHARDING_KEY, TRACE_CONTEXT, CHECK_IMMUNITY_TIME, TRANSACTION_ID, TRANSACTION_CHECK_TIMES, ORIGIN_GROUP, PRIORITY)
 }
+
+UNUSUAL: Final = frozenset(
+    {
+        *(SHARDING_KEY, TRACE_CONTEXT, PRIORITY, TRANSACTION_PREPARED, DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC),
+        *(TIMER_DELIVER_MS, TIMER_OUT_MS, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID),
+    }
+)
+"""What makes a message something else than a normal one, or has a field of its own."""
+
+
+def encode_delivery(record: Record, topic: str, handle: str, attempt: int) -> bytes:
+    """Return the answer that hands a record out (raises what ``deliver`` does)."""
+    properties = record.properties
+    numbers = (record.born_at_ms, record.stored_at_ms, record.queue_id, record.queue_offset, attempt)
+    if codecs is None or min(numbers) < 0 or not UNUSUAL.isdisjoint(properties):
+        answer = v2.ReceiveMessageResponse()
+        deliver(answer.message, record, topic, handle, attempt)
+        return answer.SerializeToString()
+    body = record.inflated_body()
+    users = {} if HIDDEN.issuperset(properties) else _user_properties(properties)
+    texts = (
+        topic,
+        properties.get(TAGS, ""),
+        _message_id(record, properties),
+        _digest(body),
+        properties.get(BORN_HOST) or _host_text(record.born_host),
+        _host_text(record.store_host),
+        handle,
+    )
+    return codecs.encode_delivery(texts, numbers, users, split_keys(properties.get(KEYS)), body)
 
 
 def deliver(
@@ -57,15 +92,14 @@ def deliver(
     """
     properties, body = record.properties, record.inflated_body()
     message.topic.name, message.body = topic, body
-    users = [name for name in properties if name not in HIDDEN]
-    if users:
-        message.user_properties.update({name: properties[name] for name in users})
+    if users := _user_properties(properties):
+        message.user_properties.update(users)
     system = message.system_properties
     digest = system.body_digest
-    digest.type, digest.checksum = DigestType.MD5, hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+    digest.type, digest.checksum = DigestType.MD5, _digest(body)
     system.body_encoding = Encoding.IDENTITY
     system.message_type = kind_of(properties)
-    system.message_id = properties.get(UNIQ_KEY) or format_offset_id(record.store_host, record.log_offset)
+    system.message_id = _message_id(record, properties)
     if keys := properties.get(KEYS):
         system.keys.extend(split_keys(keys))
     _set_texts(system, properties)
@@ -86,6 +120,18 @@ def set_milliseconds(stamp: Timestamp, at_ms: int) -> None:
     """Set an instant; the library's own way takes longer than all else that a timestamp needs."""
     stamp.seconds, milliseconds = divmod(at_ms, 1000)
     stamp.nanos = milliseconds * 1_000_000
+
+
+def _user_properties(properties: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in properties.items() if name not in HIDDEN}
+
+
+def _message_id(record: Record, properties: dict[str, str]) -> str:
+    return properties.get(UNIQ_KEY) or format_offset_id(record.store_host, record.log_offset)
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
 
 
 @lru_cache(maxsize=256)

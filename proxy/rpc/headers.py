@@ -12,10 +12,9 @@ Source: "gRPC over HTTP/2", the protocol's description.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ...common.errors import GrpcMessageError
@@ -35,7 +34,8 @@ ANSWER: HeaderTuple = (
 )
 OK_TRAILERS: HeaderTuple = ((b"grpc-status", b"0"),)
 _CONTENT_TYPE = b"application/grpc"
-_parse_timeout = re.compile(rb"([0-9]{1,8})([HMSmun])").fullmatch
+_LONGER_CONTENT_TYPES = (b"application/grpc+", b"application/grpc;")
+_MOST_DIGITS = 8
 _NANOSECONDS = {
     b"H": 3_600_000_000_000,
     b"M": 60_000_000_000,
@@ -74,7 +74,7 @@ def find_fault(fields: Mapping[bytes, bytes]) -> NoCall | None:
     if fields[b":method"] != b"POST":
         return NOT_POST
     content_type = fields.get(b"content-type", b"")
-    if not content_type.startswith(_CONTENT_TYPE) or content_type[len(_CONTENT_TYPE) :][:1] not in b"+;":
+    if content_type != _CONTENT_TYPE and not content_type.startswith(_LONGER_CONTENT_TYPES):
         return WRONG_CONTENT
     return None if b"te" in fields else NO_TRAILERS
 
@@ -85,10 +85,10 @@ def parse_timeout(text: bytes) -> int | None:
     Raises:
         GrpcMessageError: it is no time.
     """
-    match = _parse_timeout(text)
-    if match is None:
+    number, unit_ns = text[:-1], _NANOSECONDS.get(text[-1:])
+    if unit_ns is None or not number.isdigit() or len(number) > _MOST_DIGITS:
         raise GrpcMessageError(f"grpc-timeout is {text[:40]!r}", GrpcStatus.INTERNAL)
-    timeout_ms = -(-int(match[1]) * _NANOSECONDS[match[2]] // 1_000_000)
+    timeout_ms = -(-int(number) * unit_ns // 1_000_000)
     return timeout_ms if timeout_ms < ENDLESS_MS else None
 
 
@@ -112,6 +112,15 @@ class CallMetadata(Mapping[str, str]):
             raise KeyError(name)
         if len(self._fields) != len(self._headers):
             value = b",".join([value for other, value in self._headers if other == key])
+        return value.decode(errors="replace")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the text of a header, or what stands for one that is missing."""
+        value = self._fields.get(name.encode("latin-1", "replace"))
+        if value is None:
+            return default
+        if len(self._fields) != len(self._headers) or name[:1] == ":":
+            return super().get(name, default)
         return value.decode(errors="replace")
 
     def __iter__(self) -> Iterator[str]:

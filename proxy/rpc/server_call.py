@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct, field
+
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import Address
 from ..http2.events import RequestStarted
@@ -20,40 +22,24 @@ _OK_TAIL: Final = encode_headers(OK_TRAILERS)
 _log = logging.getLogger(__name__)
 
 
-class ServerCall:
+class ServerCall(Struct, eq=False):
     """One call, hashable by identity; see ``Call``.
 
-    ``on_end`` hears of its end, however it ends, before others do.
+    ``_on_end`` hears of its end, however it ends, before others do.
     """
 
-    __slots__ = (
-        "_clock",
-        "_deadline_at_ms",
-        "_has_answered",
-        "_link",
-        "_metadata",
-        "_on_end",
-        "_on_over",
-        "_request",
-        "_timer",
-        "_was_cut",
-        "is_over",
-    )
-
-    def __init__(
-        self, request: RequestStarted, link: Http2Link, clock: Clock, on_end: Callable[[Http2Link, int], object]
-    ) -> None:
-        self._request = request
-        self._link = link
-        self._clock = clock
-        self._on_end = on_end
-        self._metadata: CallMetadata | None = None
-        self._has_answered = False
-        self._on_over: list[Callable[[], None]] = []
-        self._deadline_at_ms: int | None = None
-        self._timer: TimerHandle | None = None
-        self._was_cut = False  # it ended without ``finish``
-        self.is_over = False
+    _request: RequestStarted
+    _link: Http2Link
+    _clock: Clock
+    _on_end: Callable[[Http2Link, int], object]
+    is_over: bool = False
+    _metadata: CallMetadata | None = None
+    _has_answered: bool = False
+    _on_over: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _deadline_at_ms: int | None = None
+    _timer: TimerHandle | None = None
+    _was_cut: bool = False
+    """Whether it ended without ``finish``."""
 
     def __repr__(self) -> str:
         return f"<ServerCall {self.path} from {self._link.peer}, {'over' if self.is_over else 'open'}>"

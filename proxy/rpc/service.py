@@ -166,7 +166,7 @@ class GrpcService:
             self._take_body(event, link)
         elif isinstance(event, TrailersReceived):
             if request := self._find(link, event.stream_id):
-                self._run(request, request.end)
+                self._hand_on(request, b"", ends=True)
         elif isinstance(event, RequestReset):
             if request := self._find(link, event.stream_id):
                 request.call.cut()
@@ -215,7 +215,7 @@ class GrpcService:
         if b"grpc-timeout" in fields:
             self._begun.append(call)
         if event.ends:
-            self._run(request, request.end)
+            self._hand_on(request, b"", ends=True)
 
     def _open(self, call: ServerCall, fields: dict[bytes, bytes], link: Http2Link) -> _Request:
         """Return what takes the request of a call.
@@ -242,14 +242,14 @@ class GrpcService:
         request = self._find(link, event.stream_id)
         if request is None:
             return  # HTTP/2 forgets what it holds with the stream
-        if event.data:
-            self._run(request, request.take, event.data)
-        if event.ends and not request.call.is_over:
-            self._run(request, request.end)
+        self._hand_on(request, event.data, ends=event.ends)
 
-    def _run(self, request: _Request, step: Callable[..., None], *data: bytes) -> None:
+    def _hand_on(self, request: _Request, data: bytes, *, ends: bool) -> None:
         try:
-            step(*data)
+            if data:
+                request.take(data)
+            if ends and not request.call.is_over:
+                request.end()
         except GrpcMessageError as error:
             request.call.fail(GrpcStatus(error.status), str(error))
         except Exception:  # the fault boundary of a call

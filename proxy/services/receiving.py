@@ -29,7 +29,7 @@ from ...common.record import Record, iter_records
 from ...common.subscriptions.subscription import ALL, TAG_TYPE, parse_tag_expression
 from ...remoting.headers.pop import PopHeader
 from ..messages import v2
-from ..messages.delivery import deliver, set_milliseconds
+from ..messages.delivery import encode_delivery, set_milliseconds
 from ..messages.enums import Code, FilterType
 from ..messages.names import group_fault, topic_fault
 from ..messages.statuses import refused, status
@@ -143,9 +143,7 @@ class ReceiveService:
 
     def _delivery(self, found: _Found, topic: str) -> bytes:
         handle = Handle(found.handle, found.record.log_offset).text()
-        answer = v2.ReceiveMessageResponse()
-        deliver(answer.message, found.record, topic, handle, found.attempts + 1)
-        return answer.SerializeToString()
+        return encode_delivery(found.record, topic, handle, found.attempts + 1)
 
     def _found(self, popped: Popped) -> Iterator[_Found]:
         """Yield what was handed out."""

@@ -101,9 +101,24 @@ class SendService:
         send = GrpcSend(name, self._next_queue % topic.write_queue_nums, message.born_at_ms, text, 0)
         self._hear(caller, name)
         outcome = self._operations.sends.send(send, body, Sender(caller.address, VERSION, waits=True))
-        publication = Publication(name, body, {}, message.born_at_ms, MessageType.NORMAL, message.message_id, 0)
-        when_all((outcome,), partial(self._answer, call, (publication,), (outcome,)))
+        if outcome.is_settled:
+            self._answer_plain(call, message, outcome)
+        else:
+            outcome.on_settled = partial(self._answer_plain, call, message)
         return True
+
+    def _answer_plain(self, call: Call, message: PlainMessage, outcome: Outcome[Sent]) -> None:
+        if (
+            type(outcome.answer) is Appended
+            and outcome.failure is None
+            and not (outcome.is_late or outcome.lacks_replicas)
+        ):
+            call.answer(encode_sent(message.message_id, outcome.answer.queue_offset))
+            return
+        publication = Publication(
+            message.topic, message.body, {}, message.born_at_ms, MessageType.NORMAL, message.message_id, 0
+        )
+        self._answer(call, (publication,), (outcome,))
 
     def _hear(self, caller: Caller, topic_name: str) -> None:
         client = self._clients.hear(caller)
@@ -133,10 +148,6 @@ class SendService:
         return self._operations.sends.send(message, publication.body, sender)
 
     def _answer(self, call: Call, publications: Sequence[Publication], outcomes: Sequence[Outcome[Sent]]) -> None:
-        first = outcomes[0]
-        if len(outcomes) == 1 and type(first.answer) is Appended and not (first.is_late or first.lacks_replicas):
-            call.answer(encode_sent(publications[0].message_id, first.answer.queue_offset))
-            return
         entries = [self._entry(publication, sent) for publication, sent in zip(publications, outcomes, strict=True)]
         told = common_status(entry.status for entry in entries)
         if len(entries) == 1 and told.code != Code.OK:

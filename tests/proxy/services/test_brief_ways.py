@@ -4,18 +4,25 @@ from typing import Any
 
 import pytest
 from grpc_calls import LocalPort, make_call
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.topics import MESSAGE_TYPE, make_topic
-from rocketlet.common.record import decode_record
+from rocketlet.common.ids import encode_host
+from rocketlet.common.properties import TIMER_DELIVER_MS, TIMER_OUT_MS, encode_properties
+from rocketlet.common.record import NewRecord, decode_record, encode_record
 from rocketlet.proxy.http2.compiled import codecs
-from rocketlet.proxy.messages import v2
+from rocketlet.proxy.messages import brief, delivery, v2
 from rocketlet.proxy.messages.brief import encode_acknowledged, encode_sent
+from rocketlet.proxy.messages.enums import Code
 from rocketlet.proxy.messages.publishing import RESERVED
 from rocketlet.proxy.messages.statuses import OK
 from rocketlet.proxy.services import acknowledging, sending
+from rocketlet.testing.manual_clock import ManualClock
 
 WORD = st.one_of(st.sampled_from(["", " ", "a", "TagA", "a b", "a|b", "é", "\x7f", "\n"]), st.text(max_size=6))
 NAMES = st.one_of(st.sampled_from([*sorted(RESERVED)[:3], "__SHARDINGKEY", "TRACE_CONTEXT", "", "a", "b"]), WORD)
@@ -36,6 +43,7 @@ SYSTEM = st.fixed_dictionaries(
         "body_digest": st.just(v2.Digest(type=1, checksum="0")),
     },
 )
+HOST = encode_host("127.0.0.1", 50_000)
 NO_PROPERTIES: dict[str, str] = {}
 COMMON = {
     "message_id": "01AB",
@@ -100,7 +108,7 @@ def without_offset(answer: bytes) -> v2.SendMessageResponse:
     return found
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     system=st.one_of(SYSTEM, SYSTEM.map(lambda some: {**COMMON, **some}), st.just(COMMON)),
     topic=st.sampled_from(["T", "T", "T", "F", "none", "%RETRY%g", "TBW102", "a b", ""]),
@@ -134,7 +142,7 @@ def test_common_messages_take_the_shorter_way(port: LocalPort) -> None:
     assert codecs.read_send(v2.SendMessageRequest(messages=[sent, sent]).SerializeToString()) is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=40), cut=st.integers(0, 120), change=st.integers(0, 255))
 def test_damaged_requests(port: LocalPort, data: bytes, cut: int, change: int) -> None:
     """Any bytes, and requests that are cut off or changed in one place, are answered alike."""
@@ -149,7 +157,15 @@ def test_damaged_requests(port: LocalPort, data: bytes, cut: int, change: int) -
 
 @given(name=st.text(max_size=200), place=st.integers(0, (1 << 63) - 1), handle=st.text(max_size=300))
 def test_brief_answers(name: str, place: int, handle: str) -> None:
-    """They are what the library writes."""
+    """They are what the library writes, by their compiled twins and without."""
+    for compiled in {codecs, None}:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(brief, "codecs", compiled)
+            check_brief_answers(name, place, handle)
+
+
+def check_brief_answers(name: str, place: int, handle: str) -> None:
+    """Compare both with those of the library."""
     entry = v2.SendResultEntry(status=OK, message_id=name, transaction_id=name, offset=place)
     sent = v2.SendMessageResponse.FromString(encode_sent(name, place))
     assert sent == v2.SendMessageResponse(status=OK, entries=[entry])
@@ -157,3 +173,55 @@ def test_brief_answers(name: str, place: int, handle: str) -> None:
     done = v2.AckMessageResultEntry(message_id=name, receipt_handle=handle, status=OK)
     acknowledged = v2.AckMessageResponse(status=OK, entries=[done])
     assert encode_acknowledged(name, handle) == acknowledged.SerializeToString()
+
+
+PROPERTIES = st.dictionaries(
+    st.one_of(st.sampled_from([*sorted(delivery.HIDDEN), *sorted(delivery.UNUSUAL)]), st.text(max_size=6)),
+    st.one_of(st.sampled_from(["", "1", "a b", "true"]), st.text(max_size=6)),
+    max_size=6,
+).map(lambda drawn: {name: text for name, text in drawn.items() if not {*"\1\2"} & {*name, *text}})
+INSTANT = st.one_of(st.integers(-5, 5_000), st.integers(0, 1 << 42))
+COUNT = st.one_of(st.integers(0, 300), st.integers(0, (1 << 31) - 1))
+
+
+@given(
+    properties=PROPERTIES,
+    body=st.one_of(st.binary(max_size=3), st.binary(min_size=120, max_size=140)),
+    texts=st.tuples(st.text(min_size=1, max_size=140), st.text(max_size=300)),
+    times=st.tuples(INSTANT, INSTANT),
+    places=st.tuples(COUNT, st.one_of(COUNT, st.integers(0, (1 << 63) - 1)), COUNT),
+)
+def test_deliveries(
+    properties: dict[str, str],
+    body: bytes,
+    texts: tuple[str, str],
+    times: tuple[int, int],
+    places: tuple[int, int, int],
+) -> None:
+    """What is handed out by the shorter way is what the library writes, whatever a message has."""
+    properties |= dict.fromkeys(properties.keys() & {TIMER_DELIVER_MS, TIMER_OUT_MS}, "1")
+    queue_id, queue_offset, attempt = places
+    new = NewRecord("T", queue_id, body, encode_properties(properties), properties, 0, 0, times[0], HOST)
+    record = decode_record(encode_record(new, queue_offset, 0, times[1], HOST))
+    assert record is not None
+    found = v2.ReceiveMessageResponse.FromString(delivery.encode_delivery(record, texts[0], texts[1], attempt))
+    made = v2.ReceiveMessageResponse()
+    delivery.deliver(made.message, record, texts[0], texts[1], attempt)
+    assert found == made
+
+
+@pytest.mark.parametrize("compiled", [codecs, None], ids=["compiled", "pure"])
+async def test_a_message_that_was_not_written(
+    settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch, compiled: Any
+) -> None:
+    """It is not acknowledged, by neither way."""
+    monkeypatch.setattr(sending, "codecs", compiled)
+    disk = SlowDisk()
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker:
+        port = LocalPort(broker)
+        port.operations.topics.put(make_topic("T", 1))
+        port.operations.topics.unsaved.discard("T")
+        assert port.send(make_message(COMMON, {})).status.code == Code.OK
+        disk.has_room = False
+        answer = port.send(make_message(COMMON, {}))
+        assert answer.status.code == answer.entries[0].status.code == Code.INTERNAL_SERVER_ERROR
