@@ -395,17 +395,19 @@ class Components:
             recalls=self._recalls,
             transaction_ends=self._transaction_ends,
             pop=lambda: self.pop.pop,
-            access=self._build_access(),
+            access=self.access,
             find_other_brokers=OtherBrokers(self.registration, self._tasks, self._config.broker_name).find,
         )
 
-    def _build_access(self) -> "Access | None":
+    @cached_property
+    def access(self) -> "Access | None":
+        """What tells who may do what, the same for every door; ``None`` where everybody is served."""
         if not self._config.security.authenticates:
             return None
         from .security.access import Access
 
         assert self._state.security is not None, "who asks for names knows users"
-        return Access(self._config, self._state.security.security, self._clock)
+        return Access(self._config.security, self._state.security.security, self._clock)
 
     def _own_address(self) -> str:
         return format_address(*decode_host(self._state.store.store_host))

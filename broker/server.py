@@ -257,7 +257,7 @@ class Broker:
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
         stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
-        ports = await self._bind(stack, parts, state.security)
+        ports = await self._bind(stack, parts)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)
         stack.callback(parts.scheduler.stop_parking)
@@ -273,14 +273,13 @@ class Broker:
         stack.push_async_callback(parts.registration.stop)
         await role.go_online()
 
-    async def _bind(self, stack: AsyncExitStack, parts: Components, users: "SecurityStore | None") -> BrokerPorts:
+    async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
-        if self._config.security.authenticates:
+        if parts.access is not None:
             from .security.guard import Guard  # not for brokers that serve everybody, as most do
 
-            assert users is not None, "who asks for names knows users"
-            handlers = Guard(self._config, users.security, self.store, self._clock).around(handlers)
+            handlers = Guard(self._config, parts.access, self.store, self._clock).around(handlers)
         if self._around is not None:
             handlers = self._around(handlers)
         limits = server_limits(

@@ -19,20 +19,21 @@ Who may not is answered UNAUTHORIZED, in the usual answer. White lists name call
 
 from __future__ import annotations
 
-import hmac
 import logging
+from binascii import b2a_base64, unhexlify
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from ...broker.security.access import Access
+from ...broker.security.access import Access, AccessRefusedError
 from ...broker.security.decision import Need
 from ...broker.security.needs import group_need, topic_need
 from ...common.access import Action
 from ...common.clock import Clock
 from ...common.ids import format_address
+from ...common.signing import SigningKey
 from ...remoting.transport.limits import LogRateLimiter
 from ..messages import v2
 from ..messages.enums import Code
@@ -66,20 +67,22 @@ class CallGuard:
         words = _read_header(header)
         if header and (words is None or not date):
             return status(Code.UNAUTHORIZED, WRONG_HEADER if words is None else NO_DATE)
-        name, signature = words or ("", "")
-        fits = partial(_fits, date.encode(), signature.lower())
-        kind = request.DESCRIPTOR.full_name
-        needs = self._needs[kind](request)
-        remark = self._access.refuse(kind, name, fits, needs, call.remote_address)
-        if remark is None:
-            return None
-        if self._refusals.may_log():
-            _log.warning("refusing %s from %s: %.300r", kind, format_address(*call.remote_address), remark)
-        return status(Code.UNAUTHORIZED, remark)
+        name, signature = words or ("", b"")
+        kind, access, address = request.DESCRIPTOR.full_name, self._access, call.remote_address
+        fits = partial(SigningKey.fits, signature=signature, content=date.encode())
+        try:
+            user = access.identify(name, fits, address, is_open=access.is_open(kind))
+            if not access.is_free(kind):
+                access.authorize(user, self._needs[kind](request), address[0])
+        except AccessRefusedError as refused:
+            if self._refusals.may_log():
+                _log.warning("refusing %s from %s: %.300r", kind, format_address(*address), refused.remark)
+            return status(Code.UNAUTHORIZED, refused.remark)
+        return None
 
 
-def _read_header(text: str) -> tuple[str, str] | None:
-    """Return the name and the signature that a header holds, None if it is none."""
+def _read_header(text: str) -> tuple[str, bytes] | None:
+    """Return the name that a header holds, and the signature as a key makes it; None if it is none."""
     _, blank, rest = text.partition(" ")
     words: dict[str, str] = {}
     for part in rest.split(","):
@@ -88,11 +91,11 @@ def _read_header(text: str) -> tuple[str, str] | None:
             return None
         words[key] = value
     name = words.get("Credential", "").partition("/")[0]
-    return (name, words.get("Signature", "")) if blank else None
-
-
-def _fits(content: bytes, signature: str, key: bytes) -> bool:
-    return hmac.compare_digest(hmac.digest(key, content, "sha1").hex().encode(), signature.encode())
+    try:
+        signature = b2a_base64(unhexlify(words.get("Signature", "")), newline=False)
+    except ValueError:
+        signature = b""  # is nobody's
+    return (name, signature) if blank else None
 
 
 def _published(request: Any) -> Needs:
