@@ -111,7 +111,8 @@ class Components:
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
         self._check_job: CheckJob | None = None
-        self._check_sender = TransactionCheckSender(self._members, config.broker_name, self._guests)
+        may_be_asked = self._may_be_asked if config.security.authorizes else None
+        self._check_sender = TransactionCheckSender(self._members, config.broker_name, self._guests, may_be_asked)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
@@ -408,6 +409,13 @@ class Components:
 
         assert self._state.security is not None, "who asks for names knows users"
         return Access(self._config.security, self._state.security.security, self._clock)
+
+    def _may_be_asked(self, producer: Connection, topic: str) -> bool:
+        """Tell whether somebody who has signed on a connection may send to a topic."""
+        from .security.guard import may_send
+
+        assert self.access is not None, "who asks for rights knows users"
+        return may_send(self.access, producer.remote_address, topic)
 
     def _own_address(self) -> str:
         return format_address(*decode_host(self._state.store.store_host))

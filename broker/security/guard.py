@@ -25,18 +25,20 @@ from ...common.access import Action
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, RecordError
+from ...common.ids import Address
 from ...common.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...common.properties import REAL_TOPIC
 from ...common.record import decode_record
 from ...common.signing import ACCESS_KEY, scan_signed
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import describe_request
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers, refuse_unknown
 from ...remoting.transport.limits import LogRateLimiter
 from ...store.message_store import MessageStore
 from ..settings.config import BrokerConfig
 from .access import NOBODY, Access, AccessRefusedError
-from .needs import STRICT_NEEDS, UPSTREAM_NEEDS, Asked, Listed, Row, cluster_need
+from .needs import STRICT_NEEDS, UPSTREAM_NEEDS, Asked, Listed, Row, cluster_need, topic_need
 from .signatures import is_signed
 
 UNREADABLE: Final = "parse authorization context error."
@@ -55,6 +57,14 @@ def stored_topic(store: MessageStore, log_offset: int) -> str | None:
     if record is None:
         return None
     return record.properties.get(REAL_TOPIC, record.topic) if record.topic in _WAITING_TOPICS else record.topic
+
+
+def may_send(access: Access, address: Address, topic: str) -> bool:
+    """Tell whether somebody who has signed on the connection from an address may send to a topic."""
+    if access.is_free(str(int(RequestCode.SEND_MESSAGE_V2))):
+        return True
+    need = topic_need(topic, Action.PUB)
+    return any(access.may(name, need, address[0]) for name in access.known.get(address, _NO_NAMES))
 
 
 @final

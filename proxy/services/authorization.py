@@ -15,6 +15,10 @@ either case. The time is not looked at: clients put a Z behind their local time.
 
 Who may not is answered UNAUTHORIZED, in the usual answer. White lists name calls by their messages, as in
 ``apache.rocketmq.v2.SendMessageRequest``.
+
+A client belongs to the user who has signed the first call in its name: while it lives, calls in its name that another
+user has signed, or nobody, are answered FORBIDDEN. (Upstream takes a client id as whoever says it means it: to end
+another's client, to keep it alive, to hear what it is asked.)
 """
 
 from __future__ import annotations
@@ -32,19 +36,22 @@ from ...broker.security.decision import Need
 from ...broker.security.needs import group_need, topic_need
 from ...common.access import Action
 from ...common.clock import Clock
-from ...common.ids import format_address
+from ...common.ids import Address, format_address
 from ...common.signing import SigningKey
 from ...remoting.transport.limits import LogRateLimiter
 from ..messages import v2
 from ..messages.enums import Code
 from ..messages.statuses import status
 from ..rpc.call import Call
+from .calling import Caller, admit_anybody
+from .clients import ClientRegistry
 
 _log = logging.getLogger(__name__)
 AUTHORIZATION: Final = "authorization"
 DATE_TIME: Final = "x-mq-date-time"
 WRONG_HEADER: Final = "authentication header is incorrect."
 NO_DATE: Final = "datetime is null."
+ANOTHER_USERS: Final = "client {} is another user's, who has signed its calls so far"
 Needs = Iterable[Need]
 FindNeeds = Callable[[Any], Needs]
 
@@ -52,16 +59,17 @@ FindNeeds = Callable[[Any], Needs]
 class CallGuard:
     """Checks calls before they are served."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, access: Access, clients: ClientRegistry, clock: Clock) -> None:
         self._access = access
+        self._clients = clients
         self._refusals = LogRateLimiter(clock, "calls refused to users")
         self._needs = _STRICT_NEEDS if access.is_strict else _UPSTREAM_NEEDS
 
     def __repr__(self) -> str:
         return f"<CallGuard {self._access!r}>"
 
-    def check(self, request: Message, call: Call) -> v2.Status | None:
-        """Return what a caller is told who may not do what a request asks for."""
+    def admit(self, request: Message, call: Call) -> Caller | v2.Status:
+        """Return who calls, or what a caller is told who may not do what a request asks for, or not as that client."""
         metadata = call.metadata
         header, date = metadata.get(AUTHORIZATION, ""), metadata.get(DATE_TIME, "")
         words = _read_header(header)
@@ -75,10 +83,19 @@ class CallGuard:
             if not access.is_free(kind):
                 access.authorize(user, self._needs[kind](request), address[0])
         except AccessRefusedError as refused:
-            if self._refusals.may_log():
-                _log.warning("refusing %s from %s: %.300r", kind, format_address(*address), refused.remark)
-            return status(Code.UNAUTHORIZED, refused.remark)
-        return None
+            return self._refuse(Code.UNAUTHORIZED, refused.remark, kind, address)
+        caller = admit_anybody(request, call)
+        if not isinstance(caller, Caller):
+            return caller
+        owner = self._clients.owner_of(caller.client_id)
+        if owner is not None and owner != user:
+            return self._refuse(Code.FORBIDDEN, ANOTHER_USERS.format(caller.client_id), kind, address)
+        return caller._replace(user=user)
+
+    def _refuse(self, code: Code, remark: str, kind: str, address: Address) -> v2.Status:
+        if self._refusals.may_log():
+            _log.warning("refusing %s from %s: %.300r", kind, format_address(*address), remark)
+        return status(code, remark)
 
 
 def _read_header(text: str) -> tuple[str, bytes] | None:
