@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,13 +33,13 @@ from .delay.timer_messages import TimerRequests
 from .group.filters import FilterSelection
 from .group.groups import GroupTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
-from .group.members import EveryMember, Members, RegisterCounts
+from .group.members import EveryMember, Members
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, ScanJob, TimedJob
-from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
+from .outcomes.scheduler import ArrivalNotices, LongPolling, Scheduler, by_topic
 from .parts import AdminParts, StoredState
 from .pop_answers import REVIVE_GROUP, PopAnswers
-from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
+from .pull.fetch import FetchOperation, FetchValidator
 from .pull.handlers import PullHandlers
 from .replication.log_replication import LogReplication
 from .send.handlers import ReplyPusher, SendHandlers
@@ -48,6 +48,7 @@ from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendBackCounts, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
+from .settings.live import LiveSettings
 from .topic.registration import Registration
 from .topic.topics import TopicTable
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
@@ -87,6 +88,65 @@ class AdminAnswers:
         return self.handlers.get(command.code, refuse_unknown)(command, connection)
 
 
+class SendNeeds(NamedTuple):
+    """The tables that sends are checked by, and who stores, counts and names what is taken.
+
+    ``consumes_in_order`` tells whether a group does at the moment; nobody sends to ``own_topics``.
+    """
+
+    settings: LiveSettings
+    topics: TopicTable
+    groups: GroupTable
+    scheduler: Scheduler
+    routing: DelayRouting
+    counts: SendBackCounts
+    consumes_in_order: Callable[[str], bool]
+    own_topics: frozenset[str]
+    new_key: Callable[[], str]
+
+
+class SendParts:
+    """The operations on messages that come in; ``follow`` has them use settings that have changed."""
+
+    def __init__(self, needs: SendNeeds) -> None:
+        settings, scheduler, routing = needs.settings, needs.scheduler, needs.routing
+        config = settings.config
+        self._needs = needs
+        self._cluster = config.cluster_name  # as long as the broker runs
+        self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
+        self._enricher = PropertyEnricher(self._own_properties(), needs.new_key)
+        self._validator = SendValidator(settings, needs.topics, needs.groups, needs.consumes_in_order, needs.own_topics)
+        self.recalls = RecallOperation(settings, needs.topics, routing, scheduler)
+        self.send_backs = SendBackOperation(settings, needs.groups, needs.topics, routing, scheduler, needs.counts)
+        self.sends = SendOperations(scheduler, self._validator, self._enricher, routing, settings, needs.counts)
+
+    def __repr__(self) -> str:
+        return f"<SendParts of {self._needs.settings.config.broker_name}>"
+
+    def handlers(self, pusher: ReplyPusher, tasks: TaskScope) -> SendHandlers:
+        """Return who answers senders; replies go to their requesters by a pusher."""
+        needs = self._needs
+        replies = ReplyOperation(
+            self._validator,
+            pusher.prepare,
+            needs.routing,
+            needs.scheduler,
+            tasks,
+            needs.settings,
+            self._replies.fields,
+        )
+        return SendHandlers(self.sends, self.send_backs, replies, self.recalls, self._replies)
+
+    def follow(self) -> None:
+        """Do what reading a changed setting at its use does not do."""
+        config = self._needs.settings.config
+        self._replies.name_region(config.region_id, traces=config.is_trace_on)
+        self._enricher.set_own(self._own_properties())
+
+    def _own_properties(self) -> dict[str, str]:
+        return {**self._replies.fields(), CLUSTER: self._cluster}
+
+
 class Components:
     """The parts of one broker; ``own_host`` stands in the unique keys that it makes, its ``files`` run in a thread."""
 
@@ -96,7 +156,6 @@ class Components:
         self._clock = clock
         self._state = state
         self._tasks = tasks
-        self._unique_ids = UniqueIds(own_host[:-4], os.getpid(), clock.now_ms)
         store = state.store
         self.registration = Registration(self.settings, state.topics, state.saving.run_once, tasks, clock)
         self.scheduler = Scheduler(
@@ -111,36 +170,19 @@ class Components:
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
         self._check_job: CheckJob | None = None
-        self._check_sender = TransactionCheckSender(self._members, config.broker_name, self._guests)
+        may_be_asked = self._may_be_asked if config.security.authorizes else None
+        self._check_sender = TransactionCheckSender(self._members, config.broker_name, self._guests, may_be_asked)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
         self._routing, self.timer_delivery = self._build_timers()
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
         self.connection_events = ConnectionEvents()
-        self._traffic = TrafficCounts(
-            PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts()
-        )
+        self._traffic = TrafficCounts.begin(clock)
         self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out, self._channel_activity)
-        self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
-        self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
-        self._send_validator = SendValidator(
-            self.settings,
-            state.topics,
-            state.groups,
-            lambda group: self._locks.is_any_live(group, clock.monotonic_ms()),
-            frozenset({self._revive_topic}),
-        )
-        counts = self._traffic.send_backs
-        self._recalls = RecallOperation(self.settings, state.topics, self._routing, self.scheduler)
-        self._send_backs = SendBackOperation(
-            self.settings, state.groups, state.topics, self._routing, self.scheduler, counts
-        )
-        self._send_operations = SendOperations(
-            self.scheduler, self._send_validator, self._enricher, self._routing, self.settings, counts
-        )
+        self._sending = SendParts(self._send_needs(own_host))
         self._transaction_ends = EndTransaction(self._transactions, self._check_rules, self._routing, self.scheduler)
-        self.sends = self._build_sends()
+        self.sends = self._sending.handlers(ReplyPusher(self._members, self._own_address, clock.now_ms), tasks)
         self.clients = self._build_clients()
         self.pop = PopAnswers(self._pop_needs, self._revive_topic, clock.now_ms)
         self.handlers = self._build_handlers()
@@ -153,8 +195,7 @@ class Components:
         """Do what reading a changed setting at its use does not do."""
         config, topics = self.settings.config, self._state.topics
         self._state.store.reconfigure(config.store)
-        self._replies.name_region(config.region_id, traces=config.is_trace_on)
-        self._enricher.set_own(self._own_properties())
+        self._sending.follow()
         if config.permission != before.permission:
             topics.renew_version()
         if config.auto_create_topics:
@@ -204,9 +245,6 @@ class Components:
         config = self.settings.config
         return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
 
-    def _own_properties(self) -> dict[str, str]:
-        return {**self._replies.fields(), CLUSTER: self._config.cluster_name}
-
     def build_checks(self, give_up: GiveUp | None) -> tuple[CheckJob, CursorSaveJob]:
         """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
         keep = give_up or keep_given_up(self._state.topics)
@@ -236,18 +274,23 @@ class Components:
         routing = DelayRouting(self._clock.now_ms, Delays(store.config.delays_ms), requests)
         return routing, timers and TimerDelivery(store, timers, commit, timers.now_ms)
 
-    def _build_sends(self) -> SendHandlers:
-        pusher = ReplyPusher(self._members, self._own_address, self._clock.now_ms)
-        replies = ReplyOperation(
-            self._send_validator,
-            pusher.prepare,
-            self._routing,
-            self.scheduler,
-            self._tasks,
+    def _send_needs(self, own_host: bytes) -> SendNeeds:
+        state, clock = self._state, self._clock
+
+        def consumes_in_order(group: str) -> bool:
+            return self._locks.is_any_live(group, clock.monotonic_ms())
+
+        return SendNeeds(
             self.settings,
-            self._replies.fields,
+            state.topics,
+            state.groups,
+            self.scheduler,
+            self._routing,
+            self._traffic.send_backs,
+            consumes_in_order,
+            frozenset({self._revive_topic}),
+            UniqueIds(own_host[:-4], os.getpid(), clock.now_ms).next_id,
         )
-        return SendHandlers(self._send_operations, self._send_backs, replies, self._recalls, self._replies)
 
     def _build_pulls(self) -> PullHandlers:
         settings, state = self.settings, self._state
@@ -390,22 +433,31 @@ class Components:
             make_known=self.registration.make_known,
             guests=self._guests,
             filters=self._filters,
-            sends=self._send_operations,
-            send_backs=self._send_backs,
-            recalls=self._recalls,
+            sends=self._sending.sends,
+            send_backs=self._sending.send_backs,
+            recalls=self._sending.recalls,
             transaction_ends=self._transaction_ends,
             pop=lambda: self.pop.pop,
-            access=self._build_access(),
+            access=self.access,
             find_other_brokers=OtherBrokers(self.registration, self._tasks, self._config.broker_name).find,
         )
 
-    def _build_access(self) -> "Access | None":
+    @cached_property
+    def access(self) -> "Access | None":
+        """What tells who may do what, the same for every door; ``None`` where everybody is served."""
         if not self._config.security.authenticates:
             return None
         from .security.access import Access
 
         assert self._state.security is not None, "who asks for names knows users"
-        return Access(self._config, self._state.security.security, self._clock)
+        return Access(self._config.security, self._state.security.security, self._clock)
+
+    def _may_be_asked(self, producer: Connection, topic: str) -> bool:
+        """Tell whether somebody who has signed on a connection may send to a topic."""
+        from .security.guard import may_send
+
+        assert self.access is not None, "who asks for rights knows users"
+        return may_send(self.access, producer.remote_address, topic)
 
     def _own_address(self) -> str:
         return format_address(*decode_host(self._state.store.store_host))

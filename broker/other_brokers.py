@@ -2,6 +2,10 @@
 
 A client of gRPC asks one broker for a route, and gets the queues of all. One that cannot ask a name server tells what
 it heard last. Brokers without such a port, and those of which only a slave is left, are left out.
+
+Name servers are asked each time, though ``TopicRoutes`` keeps what they say for half a minute. A topic that nobody has
+is made by the broker that is asked for its route: by an answer from before another broker had made it, there would be
+two. And clients ask for a route each half a minute themselves: they would see what is new after a minute only.
 """
 
 import logging

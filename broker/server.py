@@ -222,17 +222,11 @@ class Broker:
         saving = SaveJob(folder, (topics, groups, offsets, modes, filters, *more), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
-        topics_known_until_ms = topics.saved_at_ms
-        if kept is not None and config.replication.is_slave:
-            kept.mark.begin()
-            await _run_in(writer, kept.timer_check.load)
-        elif kept is not None and kept.mark.is_of_slave:
-            store.doubt_end()  # the tables are copies, older or newer than the log, or were never copied
-            topics_known_until_ms = topics.saved_at_ms if kept.mark.is_set else 0
-            kept.mark.remove()
+        is_slave = config.replication.is_slave
+        known_until_ms = await self._take_role(writer, kept, topics.saved_at_ms, is_slave=is_slave)
         if not store.was_closed_cleanly:
             offsets.pull_back(store.max_offset)
-            find_unsaved = partial(store.topics_since, topics_known_until_ms, lambda name: topics.get(name) is not None)
+            find_unsaved = partial(store.topics_since, known_until_ms, lambda name: topics.get(name) is not None)
             topics.restore(await _run_in(writer, find_unsaved))
             await saving.run_once()  # before a message can arrive there
         topics.adopt_batch_topics(store.batch_topics())
@@ -244,6 +238,23 @@ class Broker:
         return StoredState(
             store, settings, file, *tables, delays, saving, delay_saving, kept, batches, security, self._files
         )
+
+    async def _take_role(
+        self, writer: ThreadPoolExecutor, kept: "KeptTables | None", saved_at_ms: int, *, is_slave: bool
+    ) -> int:
+        """Mark the tables as those of a slave, or as a slave's no more; return until when their topics are all."""
+        if kept is None:
+            return saved_at_ms
+        if is_slave:
+            kept.mark.begin()
+            await _run_in(writer, kept.timer_check.load)
+            return saved_at_ms
+        if not kept.mark.is_of_slave:
+            return saved_at_ms
+        self.store.doubt_end()  # the tables are copies, older or newer than the log, or were never copied
+        is_copied = kept.mark.is_set
+        kept.mark.remove()
+        return saved_at_ms if is_copied else 0
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
@@ -257,7 +268,7 @@ class Broker:
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
         stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
-        ports = await self._bind(stack, parts, state.security)
+        ports = await self._bind(stack, parts)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)
         stack.callback(parts.scheduler.stop_parking)
@@ -273,14 +284,13 @@ class Broker:
         stack.push_async_callback(parts.registration.stop)
         await role.go_online()
 
-    async def _bind(self, stack: AsyncExitStack, parts: Components, users: "SecurityStore | None") -> BrokerPorts:
+    async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
-        if self._config.security.authenticates:
+        if parts.access is not None:
             from .security.guard import Guard  # not for brokers that serve everybody, as most do
 
-            assert users is not None, "who asks for names knows users"
-            handlers = Guard(self._config, users.security, self.store, self._clock).around(handlers)
+            handlers = Guard(self._config, parts.access, self.store, self._clock).around(handlers)
         if self._around is not None:
             handlers = self._around(handlers)
         limits = server_limits(

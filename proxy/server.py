@@ -60,12 +60,13 @@ class GrpcPort:
         """Serve from now on."""
         broker, config = self._broker, self._broker.config
         limits = MessageLimits(max_message_bytes=config.grpc.most_message_bytes)
-        end_turn = broker.operations.scheduler.end_turn
+        end_turn, access = broker.operations.scheduler.end_turn, broker.operations.access
         own_address = broker.advertised.told[0], self._listener.getsockname()[1]
         http2_limits = _http2_limits(limits.max_message_bytes, config.grpc.idle_ms)
         async with AsyncExitStack() as stack:
             methods = await stack.enter_async_context(self._build_services(broker, own_address))
-            service = GrpcService(methods, self._clock, limits, end_turn)
+            leave = None if access is None else access.leave
+            service = GrpcService(methods, self._clock, limits, end_turn, leave)
             http2 = Http2Service(service.serve, service.after_batch)
 
             def make_link() -> Http2Link:

@@ -67,6 +67,11 @@ class TrafficCounts(Struct, frozen=True):
     send_backs: SendBackCounts
     registers: RegisterCounts
 
+    @classmethod
+    def begin(cls, clock: Clock) -> "TrafficCounts":
+        """Begin to count."""
+        return cls(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts())
+
 
 BROKER_COLUMNS = 4
 """Messages put, those in user topics, messages handed out, those of user topics."""

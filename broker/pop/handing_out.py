@@ -23,6 +23,7 @@ Rules
 import random
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Final, Protocol
 
 import msgspec
@@ -34,20 +35,20 @@ from ...common.outcome import Outcome
 from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, format_order_counts, retry_kind
 from ...common.properties import POP_CK, encode_properties
 from ...common.record import NewRecord, Record, decode_record, encode_record
-from ...store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
+from ...store.consumequeue.queue_reader import ReadResult, ReadStatus
 from ...store.message_store import MessageStore
 from ..group.filters import FilterSelection, PullFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import MESSAGE_TYPE
 from .check_points import LeaseKey
+from .group_queues import GroupQueues
 from .leases import Lease, LeaseKeeper, LeaseQueue, Leases
 from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
 from .revival import PopTables, Revival
 from .waiting import EARLY_MS, PopWaiting, Waiting, WaitKey
 
 MOST_MESSAGES: Final = 32
-MOST_BYTES: Final = 128 << 20
 FROM_FIRST: Final = 0
 ORDERED: Final = 999
 """What stands for a revive queue where none is needed."""
@@ -228,6 +229,7 @@ class PopOperation:
         validator: PopValidator,
         tables: PopTables,
         leases: Leases,
+        queues: GroupQueues,
         revival: Revival,
         ordered: OrderedBatches,
         waiting: PopWaiting,
@@ -239,6 +241,7 @@ class PopOperation:
         self._validator = validator
         self._tables = tables
         self._leases = leases
+        self._queues = queues
         self._revival = revival
         self._ordered = ordered
         self._waiting = waiting
@@ -305,29 +308,17 @@ class PopOperation:
 
     def _has_message(self, request: OrderedLook) -> bool:
         group = request.consumer_group
-        for topic, queue_id in self._places(request):
-            if request.is_ordered and self._is_blocked(request, topic, queue_id):
+        retries = (self._queues.every(group, name) for name in pop_retry_topics(request.topic, group))
+        for queue in chain(self._queues.chosen(group, request.topic, request.queue_id), *retries):
+            if request.is_ordered and self._is_blocked(request, queue):
                 continue
-            committed = self._tables.offsets.committed(group, topic, queue_id)
-            start = max(0, self._store.min_offset(topic, queue_id)) if committed is None else committed
-            if self._store.max_offset(topic, queue_id) > self._leases.next_offset(
-                LeaseQueue(group, topic, queue_id), start
-            ):
+            if self._queues.rest(queue, self._queues.next_offset(queue)) > 0:
                 return True
         return False
 
-    def _is_blocked(self, request: OrderedLook, topic: str, queue_id: int) -> bool:
-        place = OrderedPlace(topic, request.consumer_group, queue_id)
-        return self._ordered.blocked_until_ms(place, Attempt(request.attempt_id, 0)) is not None
-
-    def _places(self, request: Place) -> Iterator[tuple[str, int]]:
-        """Yield all queues that a group may be handed something of."""
-        names = (request.topic, *pop_retry_topics(request.topic, request.consumer_group))
-        for name in names:
-            topic = self._tables.topics.get(name)
-            count = 0 if topic is None else topic.read_queue_nums
-            is_named = name == request.topic and request.queue_id >= 0
-            yield from ((name, queue_id) for queue_id in ([request.queue_id] if is_named else range(count)))
+    def _is_blocked(self, request: OrderedLook, queue: LeaseQueue) -> bool:
+        attempt = Attempt(request.attempt_id, 0)
+        return self._ordered.blocked_until_ms(_ordered_place(queue), attempt) is not None
 
     def _pop_again(
         self, request: PopRequest, consumer: tuple[str, int], keeper: LeaseKeeper | None, *, is_last: bool
@@ -358,11 +349,11 @@ class PopOperation:
             self._next_revive_queue += 1
         taking = _Taking(request, wanted, Popped(self._now_ms(), request.invisible_ms, revive_queue), keeper)
         read = self._read_ordered if request.is_ordered else self._read
-        for topic, queue_id in self._order(request):
-            read(taking, LeaseQueue(request.consumer_group, topic, queue_id))
+        for queue in self._order(request):
+            read(taking, queue)
         return taking.popped
 
-    def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
+    def _order(self, request: PopRequest) -> Iterator[LeaseQueue]:
         """Yield the queues in the order in which they are looked at."""
         config, start = self._settings.config.pop, self._chance(_CHANCES)
         is_by_priority = not request.is_ordered and self._is_by_priority(request, start)
@@ -371,14 +362,11 @@ class PopOperation:
         start = 0 if is_by_priority else start
         if is_retry_first:
             yield from retries
-        if request.queue_id >= 0:
-            yield request.topic, request.queue_id
+        group, topic = request.consumer_group, request.topic
+        if request.queue_id < 0 and config.reads_queues_downwards:
+            yield from reversed(list(self._queues.every(group, topic, start)))
         else:
-            topic = self._tables.topics.get(request.topic)
-            count = 0 if topic is None else topic.read_queue_nums
-            for number in range(count):
-                step = count - 1 - number if config.reads_queues_downwards else number
-                yield request.topic, (start + step) % count
+            yield from self._queues.chosen(group, topic, request.queue_id, start)
         if not is_retry_first:
             yield from retries
 
@@ -390,22 +378,19 @@ class PopOperation:
         share = None if group is None else parse_int64(group.attributes.get(_PRIORITY_FACTOR, ""))
         return chance < (_CHANCES if share is None else share)
 
-    def _retry_queues(self, request: PopRequest, start: int) -> Iterator[tuple[str, int]]:
+    def _retry_queues(self, request: PopRequest, start: int) -> Iterator[LeaseQueue]:
         config = self._settings.config.pop
         since_v2, before = pop_retry_topics(request.topic, request.consumer_group)
         name = since_v2 if config.writes_retry_v2 else before
         if config.writes_retry_v2 and config.reads_retry_v1 and start % 2 == 0:
             name = before
-        topic = self._tables.topics.get(name)
-        count = 0 if topic is None else topic.read_queue_nums
-        for number in range(count):
-            yield name, (start + number) % count
+        return self._queues.every(request.consumer_group, name, start)
 
     def _read(self, taking: _Taking, queue: LeaseQueue) -> None:
         popped, config = taking.popped, self._settings.config
         start_offset = self._start_offset(queue, taking.request.init_mode)
         if taking.room <= 0 or self._has_enough_in_flight(queue):
-            popped.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start_offset)
+            popped.rest += max(0, self._queues.rest(queue, start_offset))
             return
         start_offset, result = self._read_inside(queue, start_offset, taking)
         if result.records:
@@ -421,7 +406,7 @@ class PopOperation:
 
     def _read_ordered(self, taking: _Taking, queue: LeaseQueue) -> None:
         popped, request = taking.popped, taking.request
-        place = OrderedPlace(queue.topic, queue.group, queue.queue_id)
+        place = _ordered_place(queue)
         attempt = Attempt(request.attempt_id, request.invisible_ms, popped.popped_at_ms)
         start_offset = self._start_offset(queue, request.init_mode)
         until_ms = self._ordered.blocked_until_ms(place, attempt)
@@ -429,7 +414,7 @@ class PopOperation:
             popped.blocked_until_ms = min(until_ms, popped.blocked_until_ms or until_ms)
             return
         if taking.room <= 0:
-            popped.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start_offset)
+            popped.rest += max(0, self._queues.rest(queue, start_offset))
             return
         start_offset, result = self._read_inside(queue, start_offset, taking)
         if result.records:
@@ -446,17 +431,12 @@ class PopOperation:
 
     def _read_inside(self, queue: LeaseQueue, start_offset: int, taking: _Taking) -> tuple[int, ReadResult]:
         """Read a queue; if the offset is outside of it, from where it is right."""
-        result = self._read_store(queue, start_offset, taking)
+        result = self._queues.read(queue, start_offset, taking.room, taking.wanted)
         if result.status in _OUTSIDE and result.next_offset != start_offset:
             start_offset = result.next_offset
             self._tables.offsets.commit(*queue, start_offset)
-            result = self._read_store(queue, start_offset, taking)
+            result = self._queues.read(queue, start_offset, taking.room, taking.wanted)
         return start_offset, result
-
-    def _read_store(self, queue: LeaseQueue, start_offset: int, taking: _Taking) -> ReadResult:
-        limits = ReadLimits(taking.room, MOST_BYTES)
-        accepts, accepts_record = taking.wanted[:2]
-        return self._store.read(queue.topic, queue.queue_id, start_offset, limits, accepts, accepts_record)
 
     def _has_enough_in_flight(self, queue: LeaseQueue) -> bool:
         config = self._settings.config.pop
@@ -468,7 +448,7 @@ class PopOperation:
         offsets = self._tables.offsets
         if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
             self._revival.forget(queue)
-            self._ordered.forget(OrderedPlace(queue.topic, queue.group, queue.queue_id))
+            self._ordered.forget(_ordered_place(queue))
             offsets.commit(*queue, reset_to)
             return reset_to
         committed = offsets.committed(*queue)
@@ -510,6 +490,10 @@ class PopOperation:
             )
             records.append(_renamed(record, taking.request.topic, handle))
         return records
+
+
+def _ordered_place(queue: LeaseQueue) -> OrderedPlace:
+    return OrderedPlace(queue.topic, queue.group, queue.queue_id)
 
 
 def _split(runs: Iterable[memoryview]) -> Iterator[memoryview]:

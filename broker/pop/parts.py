@@ -21,6 +21,7 @@ from .acks import AckOperation, OrderedAcks
 from .assignment_handlers import AssignmentHandlers, Saving
 from .check_points import ReviveTopic
 from .giving_up import GivingUp
+from .group_queues import GroupQueues
 from .handing_out import PopOperation, PopValidator
 from .handlers import PopHandlers
 from .leases import InHand, LeaseKeeper, LeaseQueue, LeaseRules, Leases
@@ -70,10 +71,20 @@ class Pop:
         self.waiting = PopWaiting(clock, self._limits)
         self.ordered = needs.batches
         validator = PopValidator(settings, tables, needs.filters, clock.now_ms)
+        queues = GroupQueues(store, tables, self.leases)
         self.pops = PopOperation(
-            store, settings, validator, tables, self.leases, self.revival, self.ordered, self.waiting, clock.now_ms
+            store,
+            settings,
+            validator,
+            tables,
+            self.leases,
+            queues,
+            self.revival,
+            self.ordered,
+            self.waiting,
+            clock.now_ms,
         )
-        peeks = PeekOperation(store, settings, validator, tables, self.leases)
+        peeks = PeekOperation(queues, settings, validator)
         ordered_acks = OrderedAcks(self.ordered, tables.offsets, self.waiting, clock.now_ms)
         self.acks = AckOperation(
             needs.scheduler,

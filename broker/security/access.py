@@ -1,96 +1,169 @@
-"""Who asks, and whether they may: for doors to a broker's operations beside that of remoting (``guard.py``).
+"""Who asks, and whether they may: the rules that all doors of a broker share, and what is remembered for them.
 
 Rules
 
-    1. A name counts when its user is known, may ask, and whatever was signed was signed with their key.
-    2. Wrong signatures are counted for each address, and for each door; whoever has signed rightly from an address and
-       port goes on there (``failed_tries.py``).
-    3. What was granted is remembered until users or policies change.
+    1. A name counts when its user is known and enabled, and whatever was signed was signed with their key.
+    2. What is on ``authenticationWhitelist`` may come from anybody. Whose name comes without the right signature is
+       nobody, who may do what needs nothing. (An official broker believes the name.) What is on
+       ``authorizationWhitelist`` needs nothing.
+    3. Wrong signatures, and names of nobody, are counted for each address, whatever door they come to; beyond a number
+       nothing more of that address is checked for a while (``failed_tries.py``). Whoever has signed rightly on a
+       connection, by its address and port, goes on there in the same name. Doors tell when a connection ends.
+    4. Keys, who has signed from where, and what was granted are remembered until users or policies change. What was
+       refused is decided anew.
+
+How a name and its signature come with a request, and what it needs, is for each door to know: ``guard.py`` for
+remoting, ``proxy/services/authorization.py`` for gRPC.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, final
 
 from ...common.clock import Clock
 from ...common.ids import Address
-from ..settings.config import BrokerConfig
+from ...common.signing import SigningKey
+from ..settings.security import SecurityConfig
 from .decision import Need
 from .failed_tries import FailedTries
-from .guard import MOST_GRANTED, NO_NAME, NOBODY, TOO_MANY_TRIES, WRONG_SIGNATURE
 from .tables import Security
 
-MOST_KNOWN: Final = 10_000
+NO_NAME: Final = "username cannot be null."
+WRONG_SIGNATURE: Final = "check signature failed."
+NOBODY: Final = "Authorization failed. Please verify your access rights and try again."
+TOO_MANY_TRIES: Final = "too many wrong signatures came from this address, try again in a minute"
+MOST_GRANTED: Final = 20_000
+"""Grants that are remembered."""
+MOST_NAMES: Final = 64
+"""Users whom one connection is known to sign as."""
+_NO_NAMES: Final = frozenset[str]()
 _log = logging.getLogger(__name__)
 
 
-class Access:
-    """Tells whether somebody may do something, and remembers what was granted."""
+@final
+class AccessRefusedError(Exception):
+    """A request is not served; its door answers with the text, which is upstream's."""
 
-    def __init__(self, config: BrokerConfig, security: Security, clock: Clock) -> None:
-        self._config = config.security
+    def __init__(self, remark: str, *, is_shut_out: bool = False) -> None:
+        super().__init__(remark)
+        self.remark = remark
+        self.is_shut_out = is_shut_out
+        """Whether nothing was checked: the same may be served later."""
+
+
+class Access:
+    """Tells who asks and whether they may, and remembers what was granted.
+
+    What is remembered is open to a door that has a shorter way for what was granted before: ``keys`` of users who may
+    sign, ``granted``, and as whom each connection is ``known``. These tables stay the same objects.
+    """
+
+    def __init__(self, settings: SecurityConfig, security: Security, clock: Clock) -> None:
+        self._settings = settings
         self._security = security
         self._tries = FailedTries(clock)
-        self._granted: set[tuple[str, Need, str]] = set()
-        self._known: set[tuple[str, Address]] = set()  # who has signed rightly, and from where
+        self.keys: dict[str, SigningKey] = {}
+        self.granted: set[object] = set()
+        self.known: dict[Address, set[str]] = {}
         security.subscribe(self._forget)
 
     def __repr__(self) -> str:
-        return f"<Access of {self._security!r}, {len(self._granted)} grants remembered>"
+        return f"<Access of {self._security!r}, {len(self.granted)} grants remembered>"
 
     @property
     def is_strict(self) -> bool:
         """Whether rights are asked for also where official servers ask for none."""
-        return self._config.is_strict
+        return self._settings.is_strict
 
-    def refuse(
-        self, kind: str, name: str | None, fits: Callable[[bytes], bool], needs: Iterable[Need], address: Address
+    def is_open(self, kind: str) -> bool:
+        """Tell whether whoever asks for this need not be known; ``kind`` is its name on white lists."""
+        return kind in self._settings.open_to_anybody
+
+    def is_free(self, kind: str) -> bool:
+        """Tell whether who asks for this needs nothing."""
+        return not self._settings.authorizes or kind in self._settings.open_to_users
+
+    def identify(
+        self, name: str | None, fits: Callable[[SigningKey], bool], address: Address, *, is_open: bool = False
     ) -> str | None:
-        """Return why a request is refused, in upstream's words; ``None``: it is granted.
+        """Return the user who asks; ``None`` for nobody who is known, where it ``is_open``.
 
-        ``kind`` is how white lists name such requests, ``fits`` tells whether a key has made its signature.
+        ``fits`` tells whether a key has made the signature.
+
+        Raises:
+            AccessRefusedError: nobody who is known asks for what is not open.
         """
-        remark = self._identify(name, fits, address)
-        is_open = kind in self._config.open_to_anybody
-        if remark is not None and not is_open:
-            return remark
-        if not self._config.authorizes or kind in self._config.open_to_users:
-            return None
-        user_name = name if remark is None else None
-        return next((refusal for need in needs if (refusal := self._check(user_name, need, address[0]))), None)
+        try:
+            return self._identify(name, fits, address)
+        except AccessRefusedError:
+            if is_open:
+                return None
+            raise
 
-    def _identify(self, name: str | None, fits: Callable[[bytes], bool], address: Address) -> str | None:
+    def _identify(self, name: str | None, fits: Callable[[SigningKey], bool], address: Address) -> str:
         if not name:
-            return NO_NAME
-        if (name, address) not in self._known and self._tries.is_blocked(address[0]):
-            return TOO_MANY_TRIES
-        user = self._security.find_user(name)
-        if user is not None and user.is_disabled:
-            return f"User:{name} is disabled."
-        if user is None or not fits(user.password.encode(errors="replace")):
+            raise AccessRefusedError(NO_NAME)
+        is_known = name in self.known.get(address, _NO_NAMES)
+        if not is_known and self._tries.blocked and self._tries.is_blocked(address[0]):
+            raise AccessRefusedError(TOO_MANY_TRIES, is_shut_out=True)
+        key = self.keys.get(name) or self._find_key(name)
+        if key is None or not fits(key):
             if self._tries.note(address[0]):
                 _log.warning("checking nothing more from %s for a while: too many wrong signatures", address[0])
-            return f"User:{name} is not found." if user is None else WRONG_SIGNATURE
-        if (name, address) not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known.add((name, address))
-        return None
+            raise AccessRefusedError(f"User:{name} is not found." if key is None else WRONG_SIGNATURE)
+        if not is_known:
+            self._remember(name, address)
+        return name
 
-    def _check(self, name: str | None, need: Need, source_ip: str) -> str | None:
-        if name is None:
-            return NOBODY
-        grant = name, need, source_ip
-        if grant in self._granted:
+    def _find_key(self, name: str) -> SigningKey | None:
+        """Return what a user signs with, ``None`` if there is no such user; raise if they may not sign."""
+        user = self._security.find_user(name)
+        if user is None:
             return None
-        refusal = self._security.refuse(name, need, source_ip)
-        if refusal is None:
-            if len(self._granted) >= MOST_GRANTED:
-                self._granted.clear()
-            self._granted.add(grant)
-        return refusal
+        if user.is_disabled:
+            raise AccessRefusedError(f"User:{name} is disabled.")
+        key = self.keys[name] = SigningKey(user.password)
+        return key
+
+    def _remember(self, name: str, address: Address) -> None:
+        names = self.known.setdefault(address, set())
+        if len(names) < MOST_NAMES:
+            names.add(name)
+
+    def leave(self, address: Address) -> None:
+        """Forget who has signed on a connection that has ended: the next one from its port is somebody else's."""
+        self.known.pop(address, None)
+
+    def authorize(self, name: str | None, needs: Iterable[Need], source_ip: str) -> None:
+        """Raise unless a user may do all of this, ``None`` for nobody who is known.
+
+        Raises:
+            AccessRefusedError: something is not granted.
+        """
+        for need in needs:
+            if name is None:
+                raise AccessRefusedError(NOBODY)
+            grant = name, need, source_ip
+            if grant in self.granted:
+                continue
+            remark = self._security.refuse(name, need, source_ip)
+            if remark is not None:
+                raise AccessRefusedError(remark)
+            self.grant(grant)
+
+    def grant(self, grant: object) -> None:
+        """Remember what was granted, until users or policies change."""
+        if len(self.granted) >= MOST_GRANTED:
+            self.granted.clear()
+        self.granted.add(grant)
+
+    def may(self, name: str, need: Need, source_ip: str) -> bool:
+        """Tell whether a user may do one thing, which is not remembered: for what is asked of each entry of a list."""
+        return self._security.refuse(name, need, source_ip) is None
 
     def _forget(self) -> None:
         """Remember nothing that users and policies have decided."""
-        self._granted.clear()
-        self._known.clear()
+        self.keys.clear()
+        self.granted.clear()
+        for names in self.known.values():
+            names.clear()

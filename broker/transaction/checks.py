@@ -72,6 +72,10 @@ class ProducerLink(Protocol):
         """Ask what has become of a transaction."""
         ...
 
+    def may_be_asked(self, topic: str) -> bool:
+        """Tell whether it may see messages of a topic that are not committed."""
+        ...
+
 
 class CheckSender(Protocol):
     """Who asks producers."""

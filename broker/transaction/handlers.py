@@ -1,13 +1,15 @@
 """The adapter of the wire for transactions: requests 37 and 323 with their answers, and checks (39)."""
 
 import logging
+from collections.abc import Callable
+from itertools import chain, islice
 
 from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
 from ...common.ids import format_offset_id
 from ...common.names import HALF_TOPIC
 from ...common.outcome import Outcome
-from ...common.properties import PRODUCER_GROUP, UNIQ_KEY
+from ...common.properties import PRODUCER_GROUP, REAL_TOPIC, UNIQ_KEY
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
@@ -70,12 +72,20 @@ class TransactionCheckSender:
     Any producer of the group can tell, as far as the broker is concerned; they are asked in turn. Those that do not
     take what they are sent are passed over, three of them at most; if no other is there, one of them is asked all the
     same. That nobody is there at all is said once a round, and the check counts. ``guests`` are asked by their links.
+
+    A question holds the message, and anybody may say that they are of a group: a connection is asked if it
+    ``may_be_asked`` about messages of the topic.
     """
 
     def __init__(
-        self, members: Members[Connection], broker_name: str, guests: Members[ProducerLink] | None = None
+        self,
+        members: Members[Connection],
+        broker_name: str,
+        guests: Members[ProducerLink] | None = None,
+        may_be_asked: Callable[[Connection, str], bool] | None = None,
     ) -> None:
         self._members = members
+        self._may_be_asked = may_be_asked
         self._guests = guests or Members[ProducerLink](lambda: 0)
         self._broker_name = broker_name
         self.asked_count = 0
@@ -88,8 +98,9 @@ class TransactionCheckSender:
 
     def ask(self, request: CheckRequest, store_host: bytes) -> None:
         """Ask a producer of the message's group, if there is one."""
-        group = request.copy.properties.get(PRODUCER_GROUP, "")
-        producer = self._next_producer(group)
+        properties = request.copy.properties
+        group = properties.get(PRODUCER_GROUP, "")
+        producer = self._next_producer(group, properties.get(REAL_TOPIC, ""))
         if isinstance(producer, Connection):
             producer.send_oneway(_encode_check(request, store_host, self._broker_name))
         elif producer is not None:
@@ -97,18 +108,26 @@ class TransactionCheckSender:
         elif group not in self._absent:
             self._absent.add(group)
             _log.warning(
-                "no producer of group %s is connected: transaction %s stays open until one is asked",
+                "no producer of group %s is connected%s: transaction %s stays open until one is asked",
                 group,
-                request.copy.properties.get(UNIQ_KEY),
+                "" if self._may_be_asked is None else " that may send to its topic",
+                properties.get(UNIQ_KEY),
             )
 
-    def _next_producer(self, group: str) -> Connection | ProducerLink | None:
+    def _next_producer(self, group: str, topic: str) -> Connection | ProducerLink | None:
         links = [*self._members.producer_group(group), *self._guests.producer_group(group)]
-        if not links:
+        first = (self.asked_count + 1) % max(1, len(links))
+        in_turn = chain(links[first:], links[:first])
+        tried = list(islice((link for link in in_turn if self._is_entitled(link, topic)), _TRIES))
+        if not tried:
             return None
         self.asked_count += 1
-        tried = [links[(self.asked_count + step) % len(links)] for step in range(min(_TRIES, len(links)))]
         return next((link for link in tried if link.unsent_bytes <= _MOST_UNSENT_BYTES), tried[0])
+
+    def _is_entitled(self, link: Connection | ProducerLink, topic: str) -> bool:
+        if isinstance(link, Connection):
+            return self._may_be_asked is None or self._may_be_asked(link, topic)
+        return link.may_be_asked(topic)
 
 
 def _encode_check(request: CheckRequest, store_host: bytes, broker_name: str) -> Command:

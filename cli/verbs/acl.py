@@ -4,21 +4,20 @@ A right is about one resource: ``Topic:orders``, ``Topic:ord*``, ``Topic:*``, li
 or ``*`` for everything.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from .connecting import YES, CommandFailed, ask, check_can_ask, cluster_options, run
+from .connecting import YES, CommandFailed, ask, check_can_ask, cluster_options, run, with_options
 from .output import say, show_rows
 from .user import USER, PlaceFlags, UserFlags, access_of, place_options
 
 if TYPE_CHECKING:
-    from ...client.admin.access import Right
+    from ...client.admin.access import Right, UserAccess
     from ...client.admin.admin import Admin
 
-Command = TypeVar("Command", bound=Callable[..., None])
 _COLUMNS: Final = ("user", "policy", "resource", "actions", "decision", "source_ips")
 _ACTIONS: Final = ("All", "Pub", "Sub", "Create", "Update", "Delete", "Get", "List")
 
@@ -78,12 +77,6 @@ _RIGHTS: Final = (
 )
 
 
-def _right_options(command: Command) -> Command:
-    for option in reversed(_RIGHTS):
-        command = option(command)
-    return command
-
-
 @click.group
 def acl() -> None:
     """List, show, create, change and delete what users may do."""
@@ -138,7 +131,7 @@ def _show_rights(found: "Mapping[str, Sequence[Right]]", *, as_json: bool) -> No
 
 @acl.command()
 @USER
-@_right_options
+@with_options(*_RIGHTS)
 @place_options
 @cluster_options
 def create(**flags: Unpack[WriteFlags]) -> None:
@@ -148,7 +141,7 @@ def create(**flags: Unpack[WriteFlags]) -> None:
 
 @acl.command()
 @USER
-@_right_options
+@with_options(*_RIGHTS)
 @place_options
 @cluster_options
 def update(**flags: Unpack[WriteFlags]) -> None:
@@ -160,7 +153,7 @@ async def _write(flags: WriteFlags, verb: str, admin: "Admin") -> None:
     from ...client.admin.access import Right
 
     name, resources, access = flags["user"], flags["resources"], access_of(flags, admin)
-    present = {right.resource for right in await access.rights_of(name) if right.is_default == flags["is_default"]}
+    present = await _present(flags, access)
     for resource in resources:
         if (resource in present) != (verb == "update"):
             there = "has no right" if verb == "update" else "has a right"
@@ -181,6 +174,12 @@ async def _write(flags: WriteFlags, verb: str, admin: "Admin") -> None:
     say(f"{done} rights of user {name} for {', '.join(resources)}", as_json=flags["as_json"], **{done: list(resources)})
 
 
+async def _present(flags: WriteFlags | DeleteFlags, access: "UserAccess") -> set[str]:
+    """Return for which resources a user has rights, of the kind that is meant."""
+    rights = await access.rights_of(flags["user"])
+    return {right.resource for right in rights if right.is_default == flags["is_default"]}
+
+
 @acl.command()
 @USER
 @click.option("--resource", "resources", metavar="TYPE:NAME", multiple=True, help="Of this resource only; repeatable.")
@@ -198,7 +197,7 @@ def delete(**flags: Unpack[DeleteFlags]) -> None:
 
 async def _delete(flags: DeleteFlags, admin: "Admin") -> None:
     name, resources, access = flags["user"], flags["resources"], access_of(flags, admin)
-    present = {right.resource for right in await access.rights_of(name) if right.is_default == flags["is_default"]}
+    present = await _present(flags, access)
     for resource in resources:
         if resource not in present:
             raise CommandFailed(f"user {name} has no right for {resource}")

@@ -120,11 +120,20 @@ class NoServerError(click.ClickException):
     exit_code = NO_SERVER
 
 
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Give a verb several options, listed by its help in this order; ``cli/settings.py`` does it for servers."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def cluster_options(command: Command) -> Command:
     """Give a verb the options of ``ClusterFlags``."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    return with_options(*_OPTIONS)(command)
 
 
 YES: Final = click.option("--yes", is_flag=True, help="Do not ask.")

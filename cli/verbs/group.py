@@ -1,20 +1,18 @@
 """``rocketlet group``: list, show, create, update and delete consumer groups, and who is in them."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from ...common.names import RESERVED_GROUPS, is_system_group
-from .connecting import GROUP, YES, ClusterFlags, CommandFailed, ask, check_can_ask, cluster_options, run
+from .connecting import GROUP, YES, ClusterFlags, CommandFailed, ask, check_can_ask, cluster_options, run, with_options
 from .output import say, show_json, show_rows
 
 if TYPE_CHECKING:
     from ...client.admin.admin import Admin
     from ...client.admin.admin_values import GroupConnection, GroupSettings
 
-Command = TypeVar("Command", bound=Callable[..., None])
 MEMBER_COLUMNS: Final = ("client_id", "address", "language", "version")
 _SWITCH: Final = click.Choice(("on", "off"))
 
@@ -59,12 +57,6 @@ _SETTINGS: Final = (
     click.option("--broadcast", type=_SWITCH, help="Whether it may consume as a broadcast."),
     click.option("--notify", type=_SWITCH, help="Whether members are told at once who comes and goes."),
 )
-
-
-def _setting_options(command: Command) -> Command:
-    for option in reversed(_SETTINGS):
-        command = option(command)
-    return command
 
 
 @click.group
@@ -147,7 +139,7 @@ def _settings_row(broker: str, settings: "GroupSettings") -> dict[str, object]:
 
 @group.command()
 @GROUP
-@_setting_options
+@with_options(*_SETTINGS)
 @_CLUSTER
 @cluster_options
 def create(**flags: Unpack[SettingFlags]) -> None:
@@ -175,7 +167,7 @@ async def _create(flags: SettingFlags, admin: "Admin") -> None:
 
 @group.command()
 @GROUP
-@_setting_options
+@with_options(*_SETTINGS)
 @_CLUSTER
 @cluster_options
 def update(**flags: Unpack[SettingFlags]) -> None:

@@ -1,21 +1,19 @@
 """``rocketlet topic``: list, show, create, update and delete topics."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from ...common.names import AUTO_CREATE_TOPIC, DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from .arguments import format_instant, split_pairs
-from .connecting import TOPIC, YES, ClusterFlags, CommandFailed, ask, check_can_ask, cluster_options, run
+from .connecting import TOPIC, YES, ClusterFlags, CommandFailed, ask, check_can_ask, cluster_options, run, with_options
 from .output import say, show_json, show_rows
 
 if TYPE_CHECKING:
     from ...client.admin.admin import Admin
     from ...client.admin.admin_values import TopicSettings
 
-Command = TypeVar("Command", bound=Callable[..., None])
 _PERMISSIONS: Final = {"rw": (True, True), "r": (True, False), "w": (False, True), "none": (False, False)}
 _MOST_QUEUES: Final = 65_535
 
@@ -77,12 +75,6 @@ _SETTINGS: Final = (
         help="Such as message.type=FIFO; repeatable.",
     ),
 )
-
-
-def _setting_options(command: Command) -> Command:
-    for option in reversed(_SETTINGS):
-        command = option(command)
-    return command
 
 
 @click.group
@@ -155,7 +147,7 @@ def _settings_row(broker: str, settings: "TopicSettings") -> dict[str, object]:
 
 @topic.command()
 @TOPIC
-@_setting_options
+@with_options(*_SETTINGS)
 @click.option("--cluster", metavar="NAME", help="On the brokers of this cluster.  [default: all]")
 @click.option("--broker", "brokers", metavar="NAME", multiple=True, help="On this broker only; repeatable.")
 @cluster_options
@@ -189,7 +181,7 @@ async def _create(flags: CreateFlags, admin: "Admin") -> None:
 
 @topic.command()
 @TOPIC
-@_setting_options
+@with_options(*_SETTINGS)
 @click.option("--drop-attribute", "dropped", metavar="NAME", multiple=True, help="Attribute that goes; repeatable.")
 @cluster_options
 def update(**flags: Unpack[UpdateFlags]) -> None:

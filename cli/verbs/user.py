@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 import click
 
-from .connecting import YES, ClusterFlags, CommandFailed, ask, check_can_ask, cluster_options, complete_brokers, run
+from .connecting import (
+    YES,
+    ClusterFlags,
+    CommandFailed,
+    ask,
+    check_can_ask,
+    cluster_options,
+    complete_brokers,
+    run,
+    with_options,
+)
 from .output import say, show_pairs, show_rows
 
 if TYPE_CHECKING:
@@ -73,21 +83,13 @@ _PASSWORDS: Final = (
 
 
 def place_options(command: Command) -> Command:
-    """Add the options that say on which brokers."""
-    for option in reversed(_PLACES):
-        command = option(command)
-    return command
+    """Give a verb the options of ``PlaceFlags``."""
+    return with_options(*_PLACES)(command)
 
 
 def access_of(flags: PlaceFlags, admin: "Admin") -> "UserAccess":
     """Return what asks and changes users on the brokers that are meant."""
     return admin.access(cluster=flags["cluster"], brokers=flags["brokers"] or None)
-
-
-def _password_options(command: Command) -> Command:
-    for option in reversed(_PASSWORDS):
-        command = option(command)
-    return command
 
 
 @click.group
@@ -140,7 +142,7 @@ def _row(found: "BrokerUser") -> dict[str, object]:
 
 @user.command()
 @USER
-@_password_options
+@with_options(*_PASSWORDS)
 @click.option("--super/--normal", "is_super", default=False, help="Whether everything is allowed.  [default: normal]")
 @click.option("--enable/--disable", "is_enabled", default=True, help="Whether anything is.  [default: enable]")
 @place_options
@@ -164,7 +166,7 @@ async def _create(flags: WriteFlags, password: str, admin: "Admin") -> None:
 
 @user.command()
 @USER
-@_password_options
+@with_options(*_PASSWORDS)
 @click.option("--super/--normal", "is_super", default=None, help="Whether everything is allowed.")
 @click.option("--enable/--disable", "is_enabled", default=None, help="Whether anything is.")
 @place_options

@@ -224,7 +224,10 @@ def _word_fault(code: Code, what: str, word: str) -> v2.Status | None:
 
 
 def _times_fault(system: v2.SystemProperties, now_ms: int) -> v2.Status | None:
-    due_at_ms = system.delivery_timestamp.ToMilliseconds()
+    try:
+        due_at_ms = system.delivery_timestamp.ToMilliseconds()
+    except ValueError as error:  # beyond the years 1 to 9999, or nanoseconds that are none
+        return status(Code.ILLEGAL_DELIVERY_TIME, str(error))
     if due_at_ms - now_ms > MAX_DELAY_MS:
         remark = f"the max delay time of message is too large, max is {MAX_DELAY_MS}"
         return status(Code.ILLEGAL_DELIVERY_TIME, remark)

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from ...common.clock import Clock
 from ...common.errors import GrpcMessageError
-from ...common.ids import format_address
+from ...common.ids import Address, format_address
 from ..http2.events import (
     BodyReceived,
     ConnectionEnded,
@@ -133,7 +133,8 @@ class _RefusedRequest:
 class GrpcService:
     """Serves methods on any number of connections; its ``serve`` and ``after_batch`` are those of an ``Http2Service``.
 
-    ``end_turn`` is called when the calls of a read were made, before their answers are written.
+    ``end_turn`` is called when the calls of a read were made, before their answers are written; ``on_left`` with the
+    address of each connection that has ended.
     """
 
     def __init__(
@@ -142,11 +143,13 @@ class GrpcService:
         clock: Clock,
         limits: MessageLimits | None = None,
         end_turn: Callable[[], None] | None = None,
+        on_left: Callable[[Address], None] | None = None,
     ) -> None:
         self._methods = {path.encode("latin-1"): method for path, method in methods.items()}
         self._clock = clock
         self._limits = limits or MessageLimits()
         self._end_turn = end_turn
+        self._on_left = on_left
         self._requests: dict[Http2Link, dict[int, _Request]] = {}
         self._begun: list[ServerCall] = []  # in this read, with a deadline
 
@@ -173,6 +176,8 @@ class GrpcService:
         elif isinstance(event, ConnectionEnded):
             for request in tuple(self._requests.get(link, {}).values()):
                 request.call.cut()
+            if self._on_left is not None:
+                self._on_left(link.remote_address)
 
     def after_batch(self) -> None:
         """Do what the calls of a read share; watch the deadlines of those that are not answered by then."""

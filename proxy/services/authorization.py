@@ -15,35 +15,43 @@ either case. The time is not looked at: clients put a Z behind their local time.
 
 Who may not is answered UNAUTHORIZED, in the usual answer. White lists name calls by their messages, as in
 ``apache.rocketmq.v2.SendMessageRequest``.
+
+A client belongs to the user who has signed the first call in its name: while it lives, calls in its name that another
+user has signed, or nobody, are answered FORBIDDEN. (Upstream takes a client id as whoever says it means it: to end
+another's client, to keep it alive, to hear what it is asked.)
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
+from binascii import b2a_base64, unhexlify
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from ...broker.security.access import Access
+from ...broker.security.access import Access, AccessRefusedError
 from ...broker.security.decision import Need
 from ...broker.security.needs import group_need, topic_need
 from ...common.access import Action
 from ...common.clock import Clock
-from ...common.ids import format_address
+from ...common.ids import Address, format_address
+from ...common.signing import SigningKey
 from ...remoting.transport.limits import LogRateLimiter
 from ..messages import v2
 from ..messages.enums import Code
 from ..messages.statuses import status
 from ..rpc.call import Call
+from .calling import Caller, admit_anybody
+from .clients import ClientRegistry
 
 _log = logging.getLogger(__name__)
 AUTHORIZATION: Final = "authorization"
 DATE_TIME: Final = "x-mq-date-time"
 WRONG_HEADER: Final = "authentication header is incorrect."
 NO_DATE: Final = "datetime is null."
+ANOTHER_USERS: Final = "client {} is another user's, who has signed its calls so far"
 Needs = Iterable[Need]
 FindNeeds = Callable[[Any], Needs]
 
@@ -51,35 +59,47 @@ FindNeeds = Callable[[Any], Needs]
 class CallGuard:
     """Checks calls before they are served."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
+    def __init__(self, access: Access, clients: ClientRegistry, clock: Clock) -> None:
         self._access = access
+        self._clients = clients
         self._refusals = LogRateLimiter(clock, "calls refused to users")
         self._needs = _STRICT_NEEDS if access.is_strict else _UPSTREAM_NEEDS
 
     def __repr__(self) -> str:
         return f"<CallGuard {self._access!r}>"
 
-    def check(self, request: Message, call: Call) -> v2.Status | None:
-        """Return what a caller is told who may not do what a request asks for."""
+    def admit(self, request: Message, call: Call) -> Caller | v2.Status:
+        """Return who calls, or what a caller is told who may not do what a request asks for, or not as that client."""
         metadata = call.metadata
         header, date = metadata.get(AUTHORIZATION, ""), metadata.get(DATE_TIME, "")
         words = _read_header(header)
         if header and (words is None or not date):
             return status(Code.UNAUTHORIZED, WRONG_HEADER if words is None else NO_DATE)
-        name, signature = words or ("", "")
-        fits = partial(_fits, date.encode(), signature.lower())
-        kind = request.DESCRIPTOR.full_name
-        needs = self._needs[kind](request)
-        remark = self._access.refuse(kind, name, fits, needs, call.remote_address)
-        if remark is None:
-            return None
+        name, signature = words or ("", b"")
+        kind, access, address = request.DESCRIPTOR.full_name, self._access, call.remote_address
+        fits = partial(SigningKey.fits, signature=signature, content=date.encode())
+        try:
+            user = access.identify(name, fits, address, is_open=access.is_open(kind))
+            if not access.is_free(kind):
+                access.authorize(user, self._needs[kind](request), address[0])
+        except AccessRefusedError as refused:
+            return self._refuse(Code.UNAUTHORIZED, refused.remark, kind, address)
+        caller = admit_anybody(request, call)
+        if not isinstance(caller, Caller):
+            return caller
+        owner = self._clients.owner_of(caller.client_id)
+        if owner is not None and owner != user:
+            return self._refuse(Code.FORBIDDEN, ANOTHER_USERS.format(caller.client_id), kind, address)
+        return caller._replace(user=user)
+
+    def _refuse(self, code: Code, remark: str, kind: str, address: Address) -> v2.Status:
         if self._refusals.may_log():
-            _log.warning("refusing %s from %s: %.300r", kind, format_address(*call.remote_address), remark)
-        return status(Code.UNAUTHORIZED, remark)
+            _log.warning("refusing %s from %s: %.300r", kind, format_address(*address), remark)
+        return status(code, remark)
 
 
-def _read_header(text: str) -> tuple[str, str] | None:
-    """Return the name and the signature that a header holds, None if it is none."""
+def _read_header(text: str) -> tuple[str, bytes] | None:
+    """Return the name that a header holds, and the signature as a key makes it; None if it is none."""
     _, blank, rest = text.partition(" ")
     words: dict[str, str] = {}
     for part in rest.split(","):
@@ -88,11 +108,11 @@ def _read_header(text: str) -> tuple[str, str] | None:
             return None
         words[key] = value
     name = words.get("Credential", "").partition("/")[0]
-    return (name, words.get("Signature", "")) if blank else None
-
-
-def _fits(content: bytes, signature: str, key: bytes) -> bool:
-    return hmac.compare_digest(hmac.digest(key, content, "sha1").hex().encode(), signature.encode())
+    try:
+        signature = b2a_base64(unhexlify(words.get("Signature", "")), newline=False)
+    except ValueError:
+        signature = b""  # is nobody's
+    return (name, signature) if blank else None
 
 
 def _published(request: Any) -> Needs:

@@ -5,6 +5,8 @@ Rules
     1. Each answer has a status. A call without a client id is answered CLIENT_ID_REQUIRED, whatever it asks.
     2. Bytes that are no message end the call as UNKNOWN.
     3. The language, the date and the namespace of a caller are what it says; nothing depends on them.
+    4. Who is admitted is decided once, before a request is served (``Admit``): by anybody's word, or as
+       ``authorization.py`` has it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class Caller(NamedTuple):
     language: str
     version: str
     address: Address
+    user: str | None = None
+    """The user who has signed the call, ``None`` where nobody is asked to, or need not have."""
 
     @property
     def host(self) -> str:
@@ -62,13 +66,14 @@ class Request(Protocol):
         ...
 
 
-Check = Callable[[Any, Call], v2.Status | None]
+Admit = Callable[[Any, Call], Caller | v2.Status]
+"""Returns who calls with a request, or what a caller is told who is not served."""
 RequestT = TypeVar("RequestT", bound=Request)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
 def caller_of(call: Call) -> Caller:
-    """Return who calls."""
+    """Return who calls, by its own word."""
     told: Mapping[str, str] = call.metadata
     return Caller(
         told.get("x-mq-client-id", "").strip(),
@@ -78,15 +83,21 @@ def caller_of(call: Call) -> Caller:
     )
 
 
+def admit_anybody(_request: object, call: Call) -> Caller | v2.Status:
+    """Return who calls, if it says so."""
+    caller = caller_of(call)
+    return caller if caller.client_id else status(Code.CLIENT_ID_REQUIRED, NO_CLIENT_ID)
+
+
 def unary(
     request_type: type[RequestT],
     refusal_type: Callable[..., AnswerT],
     serve: Callable[[RequestT, Caller, Call], AnswerT | None],
-    check: Check | None = None,
+    admit: Admit = admit_anybody,
 ) -> UnaryMethod:
     """Return a method that is served by a function, which returns the answer or gives it later (``answer``).
 
-    ``refusal_type`` makes an answer of a status; ``check`` returns that of a request that is not served.
+    ``refusal_type`` makes an answer of the status of a request that is not served.
     """
 
     def serve_bytes(data: bytes, call: Call) -> None:
@@ -95,15 +106,8 @@ def unary(
         except ProtobufDecodeError:
             call.finish(GrpcStatus.UNKNOWN)
             return
-        refusal = None if check is None else check(request, call)
-        if refusal is not None:
-            answer(call, refusal_type(status=refusal))
-            return
-        caller = caller_of(call)
-        if not caller.client_id:
-            answer(call, refusal_type(status=status(Code.CLIENT_ID_REQUIRED, NO_CLIENT_ID)))
-            return
-        made = serve(request, caller, call)
+        caller = admit(request, call)
+        made = serve(request, caller, call) if isinstance(caller, Caller) else refusal_type(status=caller)
         if made is not None:
             answer(call, made)
 

@@ -10,6 +10,8 @@ Rules
     4. A client is known from its first call on. What it has said of itself, in settings or a heartbeat, makes it a
        producer of topics or a member of a consumer group for administrators, and producers can be asked about
        transactions. Members of classic clients do not see it, and share no queues with it.
+    5. Where users are known, a client is that of the user who has signed its first call, until it is gone. What was
+       said in its name without a user is forgotten when one comes.
 """
 
 from collections import OrderedDict
@@ -37,6 +39,18 @@ CONSUMERS: Final = frozenset({ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUM
 _FROM_WHERE: Final = "CONSUME_FROM_LAST_OFFSET"
 
 
+class TransactionQuestions(Protocol):
+    """Brings questions about transactions to clients."""
+
+    def ask(self, client: "GrpcClient", request: CheckRequest, store_host: bytes) -> None:
+        """Ask a client what has become of a transaction."""
+        ...
+
+    def may_ask(self, client: "GrpcClient", topic: str) -> bool:
+        """Tell whether a client may see the messages of a topic that are not committed."""
+        ...
+
+
 class CommandStream(Protocol):
     """The way to reach a client."""
 
@@ -55,7 +69,8 @@ class GrpcClient(msgspec.Struct, eq=False):
     client_id: str
     address: Address
     heard_at_ms: int
-    ask: Callable[["GrpcClient", CheckRequest, bytes], object]
+    questions: TransactionQuestions
+    user: str | None = None
     language: str = ""
     version: str = ""
     settings: v2.Settings | None = None
@@ -80,17 +95,21 @@ class GrpcClient(msgspec.Struct, eq=False):
 
     def ask_transaction(self, request: CheckRequest, store_host: bytes) -> None:
         """Ask what has become of a transaction."""
-        self.ask(self, request, store_host)
+        self.questions.ask(self, request, store_host)
+
+    def may_be_asked(self, topic: str) -> bool:
+        """Tell whether its user may see what others have sent to a topic and not committed."""
+        return self.questions.may_ask(self, topic)
 
 
 class ClientRegistry:
-    """Knows the clients; ``ask`` brings a question about a transaction to one of them."""
+    """Knows the clients; ``questions`` about transactions are brought to one of them."""
 
-    def __init__(self, operations: BrokerOperations, ask: Callable[[GrpcClient, CheckRequest, bytes], object]) -> None:
+    def __init__(self, operations: BrokerOperations, questions: TransactionQuestions) -> None:
         self._operations = operations
         self._members = operations.guests
         self._clock = operations.clock
-        self._ask = ask
+        self._questions = questions
         self._clients: OrderedDict[str, GrpcClient] = OrderedDict()  # the one heard of last is the last
         self._gone: list[Callable[[str], object]] = []
 
@@ -113,11 +132,18 @@ class ClientRegistry:
         client = self._clients.get(client_id)
         return client is not None and self._clock.monotonic_ms() - client.heard_at_ms <= EXPIRY_MS
 
+    def owner_of(self, client_id: str) -> str | None:
+        """Return the user whose client this is, ``None`` if it is nobody's."""
+        return self._clients[client_id].user if self.is_alive(client_id) else None
+
     def hear(self, caller: Caller) -> GrpcClient:
         """Return the client that calls, which is alive."""
         now_ms, client = self._clock.monotonic_ms(), self._clients.get(caller.client_id)
+        if client is not None and client.user != caller.user:
+            self._drop(client)  # who is not its owner gets here when it was nobody's, or is silent for too long
+            client = None
         if client is None:
-            client = GrpcClient(caller.client_id, caller.address, now_ms, self._ask)
+            client = GrpcClient(caller.client_id, caller.address, now_ms, self._questions, user=caller.user)
             self._clients[caller.client_id] = client
             if len(self._clients) > MOST_CLIENTS:
                 self._drop(next(iter(self._clients.values())))

@@ -14,7 +14,7 @@ from ..messages.statuses import status
 from ..rpc.call import Call, Methods, StreamMethod, UnaryMethod
 from .acknowledging import AckService
 from .authorization import CallGuard
-from .calling import SERVICE, Caller, unary
+from .calling import SERVICE, Caller, admit_anybody, unary
 from .clients import LOOK_MS, ClientRegistry
 from .keepers import ClientKeepers
 from .receiving import ReceiveService
@@ -35,13 +35,31 @@ class Services:
     def __init__(self, operations: BrokerOperations, own_address: Address) -> None:
         self._operations = operations
         ids = TransactionIds(operations.store)
-        transactions = TransactionService(operations, ids)
-        self.clients = clients = ClientRegistry(operations, transactions.ask)
-        routes, sessions = RouteService(operations, own_address), SessionService(clients)
-        sends = SendService(operations, clients, ids)
-        guard = None if operations.access is None else CallGuard(operations.access, operations.clock)
-        check = None if guard is None else guard.check
-        served: dict[str, Served] = {
+        self._transactions = TransactionService(operations, ids)
+        self.clients = ClientRegistry(operations, self._transactions)
+        self._routes = RouteService(operations, own_address)
+        self._sessions = SessionService(self.clients)
+        self._sends = SendService(operations, self.clients, ids)
+        self.methods: Methods = {SERVICE + name: method for name, method in self._named_methods().items()}
+
+    def _named_methods(self) -> Methods:
+        """Return the methods by their names; where nobody is asked who calls, some go shorter ways."""
+        access, clock, clients = self._operations.access, self._operations.clock, self.clients
+        admit = admit_anybody if access is None else CallGuard(access, clients, clock).admit
+        methods: dict[str, UnaryMethod | StreamMethod] = {
+            name: unary(*how, admit) for name, how in self._served().items()
+        }
+        received = unary(v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive, admit)
+        methods["ReceiveMessage"] = received._replace(is_long_poll=True)
+        if access is None:
+            methods["SendMessage"] = UnaryMethod(self._sends.serve)
+            methods["AckMessage"] = UnaryMethod(self._acknowledge_data)
+        methods["Telemetry"] = StreamMethod(TelemetryService(self._operations, clients, admit).open)
+        return methods
+
+    def _served(self) -> dict[str, Served]:
+        routes, sessions, sends = self._routes, self._sessions, self._sends
+        return {
             "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, routes.query_route),
             "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, routes.query_assignment),
             "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, sessions.heartbeat),
@@ -52,8 +70,7 @@ class Services:
             ),
             "SendMessage": (v2.SendMessageRequest, v2.SendMessageResponse, sends.send),
             "RecallMessage": (v2.RecallMessageRequest, v2.RecallMessageResponse, sends.recall),
-            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, transactions.end),
-            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receive),
+            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, self._transactions.end),
             "AckMessage": (v2.AckMessageRequest, v2.AckMessageResponse, self._acknowledge),
             "ChangeInvisibleDuration": (
                 v2.ChangeInvisibleDurationRequest,
@@ -67,13 +84,6 @@ class Services:
             ),
             "SyncLiteSubscription": (v2.SyncLiteSubscriptionRequest, v2.SyncLiteSubscriptionResponse, _refuse_lite),
         }
-        named = {name: unary(*how, check) for name, how in served.items()}
-        named["ReceiveMessage"] = named["ReceiveMessage"]._replace(is_long_poll=True)
-        if check is None:  # the shorter ways do not read who calls
-            named["SendMessage"], named["AckMessage"] = UnaryMethod(sends.serve), UnaryMethod(self._acknowledge_data)
-        telemetry = StreamMethod(TelemetryService(operations, clients, check).open)
-        methods: Methods = {**named, "Telemetry": telemetry}
-        self.methods: Methods = {SERVICE + name: method for name, method in methods.items()}
 
     def __repr__(self) -> str:
         return f"<Services for {self.clients!r}>"

@@ -26,7 +26,7 @@ from ..messages.enums import ClientType, Code
 from ..messages.names import group_fault, topic_fault
 from ..messages.statuses import status
 from ..rpc.call import Call, GrpcStatus
-from .calling import NO_CLIENT_ID, Caller, Check, caller_of
+from .calling import NO_CLIENT_ID, Admit, Caller, admit_anybody, caller_of
 from .clients import CONSUMERS, ClientRegistry, GrpcClient
 
 REPEAT_MS: Final = 300
@@ -47,37 +47,37 @@ _FAILED: Final = "process client telemetryCommand failed. "
 class TelemetryService:
     """Opens the streams."""
 
-    def __init__(self, operations: BrokerOperations, clients: ClientRegistry, check: Check | None = None) -> None:
+    def __init__(self, operations: BrokerOperations, clients: ClientRegistry, admit: Admit = admit_anybody) -> None:
         self._operations = operations
         self._clients = clients
-        self._check = check
+        self._admit = admit
 
     def open(self, call: Call) -> "TelemetryStream":
         """Return who takes the commands of a client."""
-        return TelemetryStream(call, self._operations, self._clients, self._check)
+        return TelemetryStream(call, self._operations, self._clients, self._admit)
 
 
 class TelemetryStream:
     """The commands of one client."""
 
     def __init__(
-        self, call: Call, operations: BrokerOperations, clients: ClientRegistry, check: Check | None = None
+        self, call: Call, operations: BrokerOperations, clients: ClientRegistry, admit: Admit = admit_anybody
     ) -> None:
         self._call = call
-        self._check = check
+        self._admit = admit
         self._operations = operations
         self._clients = clients
         self._client: GrpcClient | None = None
         self._repetition: TimerHandle | None = None
-        self._caller: Caller = caller_of(call)
+        self._names_client = bool(caller_of(call).client_id)
         call.on_over(self._leave)
-        if not self._caller.client_id:
+        if not self._names_client:
             self._call.send(_command(status(Code.CLIENT_ID_REQUIRED, NO_CLIENT_ID)).SerializeToString())
             self._call.finish()
 
     def received(self, message: bytes) -> None:
         """Take a command."""
-        if not self._caller.client_id:
+        if not self._names_client:
             return
         if len(message) > MOST_COMMAND_BYTES:
             text = f"the command is {len(message)} bytes, limit is {MOST_COMMAND_BYTES}"
@@ -88,12 +88,12 @@ class TelemetryStream:
         except ProtobufDecodeError:
             self._finish(GrpcStatus.UNKNOWN)
             return
-        refusal = None if self._check is None else self._check(command, self._call)
-        if refusal is not None:
-            self.write(_command(refusal))
+        caller = self._admit(command, self._call)
+        if not isinstance(caller, Caller):
+            self.write(_command(caller))
             self._finish()
             return
-        client = self._clients.hear(self._caller)
+        client = self._clients.hear(caller)
         if command.WhichOneof("command") == "settings":
             self._take_settings(client, command.settings)
 

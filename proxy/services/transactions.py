@@ -7,7 +7,8 @@ Rules
        forgets them after half a minute.)
     2. An end that is not known yet, UNSPECIFIED, is taken for granted: the broker will ask. One that was taken before
        is answered OK again, and nothing happens.
-    3. The question is the half message as its consumers would get it, with the id of its transaction.
+    3. The question is the half message as its consumers would get it, with the id of its transaction. It goes to
+       clients only whose users may send to its topic now: it may be the message of somebody else.
 """
 
 import logging
@@ -17,8 +18,10 @@ from typing import Final
 import msgspec
 
 from ...broker.operations import BrokerOperations
+from ...broker.security.needs import topic_need
 from ...broker.settings.refusal import Refusal
 from ...broker.transaction.checks import CheckRequest, asked_record
+from ...common.access import Action
 from ...common.errors import ConfigError, DecodeError, RecordError
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from ...common.names import HALF_TOPIC
@@ -42,6 +45,7 @@ _OUTCOMES: Final = {
     int(TransactionResolution.COMMIT): TRANSACTION_COMMIT,
     int(TransactionResolution.ROLLBACK): TRANSACTION_ROLLBACK,
 }
+_SENDS: Final = v2.SendMessageRequest.DESCRIPTOR.full_name
 _log = logging.getLogger(__name__)
 HalfPlace = tuple[int, int]
 """Where a half message is: its offset in its queue, and in the log."""
@@ -96,6 +100,13 @@ class TransactionService:
     def __init__(self, operations: BrokerOperations, ids: TransactionIds) -> None:
         self._operations = operations
         self._ids = ids
+
+    def may_ask(self, client: GrpcClient, topic: str) -> bool:
+        """Tell whether a client may see the messages of a topic that are not committed."""
+        access = self._operations.access
+        if access is None or access.is_free(_SENDS):
+            return True
+        return client.user is not None and access.may(client.user, topic_need(topic, Action.PUB), client.address[0])
 
     def end(self, request: v2.EndTransactionRequest, _caller: Caller, call: Call) -> v2.EndTransactionResponse | None:
         """Commit or roll back."""

@@ -100,3 +100,24 @@ async def test_request_is_a_record_of_its_own_topic(members: Members[Connection]
     told = record.topic, record.queue_id, record.queue_offset, record.log_offset, record.stored_at_ms
     assert (told, bytes(record.body)) == (("T", 3, 7, 512, 8), b"half")
     assert record.properties == request(TAGS="a").copy.properties
+
+
+async def test_who_may_not_see_the_topic_is_not_asked(
+    members: Members[Connection], new_producer: NewProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another one is, each time; where there is nobody else nobody is, which is said once a round."""
+    transports = [new_producer() for _ in range(3)]
+    entitled = {list(members.producer_group("g"))[2]: "T"}
+    sender = TransactionCheckSender(
+        members, "broker-a", may_be_asked=lambda producer, topic: entitled.get(producer) == topic
+    )
+    for _ in range(6):
+        sender.ask(request(), HOST)
+    await transports[2].has_written.wait()
+    assert [len(FrameParser().feed(transport.last_write)) for transport in transports] == [0, 0, 6]
+    assert (sender.asked_count, caplog.text) == (6, "")
+    entitled.clear()
+    for _ in range(2):
+        sender.ask(request(), HOST)
+    assert sender.asked_count == 6
+    assert caplog.text.count("no producer of group g is connected that may send to its topic: transaction k stays") == 1

@@ -1,6 +1,5 @@
 """Who may call what over gRPC: the users and policies of the broker."""
 
-import hmac
 import logging
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -8,7 +7,9 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 from grpc_calls import METADATA, LocalPort, make_call
+from grpc_users import Channel, open_channel, open_port, sign_call
 from guarded import ADMIN, GUARDED, SignedCaller, open_signed
+from raw_calls import until
 
 from rocketlet.broker.security.failed_tries import MOST_TRIES, PERIOD_MS
 from rocketlet.broker.server import Broker
@@ -22,7 +23,6 @@ from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 OTHER = "other"
-DATE = "20261127T101112Z"
 ALICE = ("alice", "alicepw")
 T, G = v2.Resource(name="T"), v2.Resource(name="g")
 DENIED = "User:alice has no permission to access {} from 127.0.0.1, no matched policies."
@@ -115,11 +115,9 @@ def port(broker: Broker, admin: SignedCaller) -> LocalPort:
     return port
 
 
-def signed(name: str = ALICE[0], secret: str = ALICE[1], date: str = DATE, **changes: str) -> dict[str, str]:
+def signed(name: str = ALICE[0], secret: str = ALICE[1], **changes: str) -> dict[str, str]:
     """Return the headers of a caller who signs."""
-    signature = hmac.digest(secret.encode(), date.encode(), "sha1").hex().upper()
-    words = f"MQv2-HMAC-SHA1 Credential={name}//Rocketmq, SignedHeaders=x-mq-date-time, Signature={signature}"
-    return {**METADATA, "authorization": words, "x-mq-date-time": date, **changes}
+    return sign_call(name, secret, **changes)
 
 
 def refusal(port: LocalPort, method: str, headers: dict[str, str]) -> str | None:
@@ -232,6 +230,62 @@ async def test_guessing_ends(
     assert str(refusal(port, "SendMessage", signed(*ADMIN))).startswith("too many wrong signatures")
     clock.advance(PERIOD_MS)
     assert refusal(port, "SendMessage", signed(*ADMIN)) is None
+
+
+async def send_wrongly(channel: Channel, caller: SignedCaller, tries: str) -> None:
+    """Sign wrongly at the doors that letters name, r for remoting, g for gRPC."""
+    for door in tries:
+        if door == "r":
+            assert (await caller.send()).remark == "check signature failed."
+        else:
+            answer = await channel.ask("SendMessage", sent(), v2.SendMessageResponse, signed("eve"))
+            assert answer.status.message == "User:eve is not found."
+
+
+@pytest.mark.parametrize("doors", ["g", "r", "gr"])
+async def test_doors_count_wrong_signatures_together(
+    broker: Broker, admin: SignedCaller, clock: ManualClock, doors: str
+) -> None:
+    """Whoever guesses at one door is shut out at the other; connections that have signed rightly go on at both."""
+    busy = "too many wrong signatures came from this address, try again in a minute"
+    async with (
+        open_port(broker, clock) as number,
+        open_channel(number) as known,
+        open_channel(number) as guesses,
+        open_signed(broker.address, "admin", "guess") as guesser,
+        open_signed(broker.address) as newcomer,
+    ):
+        asked = "SendMessage", sent(), v2.SendMessageResponse, signed(*ADMIN)
+        assert (await admin.send()).code == 0
+        assert (await known.ask(*asked)).status.code != Code.UNAUTHORIZED
+        await send_wrongly(guesses, guesser, doors * (MOST_TRIES // len(doors)))
+        refused = await newcomer.send()
+        assert (refused.code, refused.remark) == (2, busy)
+        answer = await guesses.ask(*asked)
+        assert (answer.status.code, answer.status.message) == (Code.UNAUTHORIZED, busy)
+        assert (await known.ask(*asked)).status.code != Code.UNAUTHORIZED
+        assert (await admin.send()).code == 0
+        clock.advance(PERIOD_MS)
+        assert (await newcomer.send()).code == 0
+        assert (await guesses.ask(*asked)).status.code != Code.UNAUTHORIZED
+
+
+async def test_connection_is_known_while_it_lasts(broker: Broker, admin: SignedCaller, clock: ManualClock) -> None:
+    """Who connects from the same port afterwards is somebody else."""
+    access = broker.operations.access
+    assert access is not None
+    await admin.send()
+    assert list(access.known.values()) == [{ADMIN[0]}]
+    async with open_port(broker, clock) as number:
+        async with open_channel(number) as channel:
+            await channel.ask("SendMessage", sent(), v2.SendMessageResponse, signed())
+            await channel.ask("SendMessage", sent(), v2.SendMessageResponse, signed(*ADMIN))
+            assert {ADMIN[0], ALICE[0]} in access.known.values()
+        await until(lambda: len(access.known) == 1)
+    async with open_signed(broker.address) as other:
+        await other.send()
+        assert len(access.known) == 2
+    await until(lambda: len(access.known) == 1)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,7 @@ def without_offset(answer: bytes) -> v2.SendMessageResponse:
 )
 @example(system=COMMON, topic="T", properties={"a": "1"}, body=b"body")
 @example(system=COMMON | {"message_type": 4}, topic="T", properties={}, body=b"body")
+@example(system=COMMON | {"delivery_timestamp": (0, -1)}, topic="T", properties={}, body=b"body")
 def test_sends(port: LocalPort, system: dict[str, Any], topic: str, properties: dict[str, str], body: bytes) -> None:
     """Whatever a message has."""
     sent = make_message(system, properties, topic, body)
