@@ -23,7 +23,7 @@ from ..remoting.tls.server_tls import EndpointTls, admit
 from ..remoting.tls.tls_settings import OWN_FILE
 from ..remoting.transport.acceptor import Admission
 from ..remoting.transport.server import RemotingServer
-from .replication.ha_server import HaServer
+from .replication.ha_server import HA_BIND_KEY, HaServer
 from .settings.config import BrokerConfig
 from .settings.replication import ASYNC_MASTER
 
@@ -124,7 +124,7 @@ class BrokerPorts:
             ha_port = self._config.replication.ha_port or port + HA_PORT_STEP
             if ha_port > _MOST_PORT:
                 raise ConfigError(f"the port above it would be {ha_port}", key="listenPort")
-            await self._ha_server.listen(self._config.host, ha_port)
+            await self._ha_server.listen(self._config.replication.ha_bind_host or self._config.host, ha_port)
         except ConfigError as error:
             await miss("slaves cannot copy the log of this broker", error)
 
@@ -133,7 +133,7 @@ class BrokerPorts:
 
     async def _say_missing(self, consequence: str, error: ConfigError) -> None:
         replication = self._config.replication
-        if replication.role != ASYNC_MASTER or replication.begins_isolated:
+        if replication.role != ASYNC_MASTER or replication.begins_isolated or error.key == HA_BIND_KEY:
             raise error
         _log.warning("%s: %s%s; going on without", consequence, error, await _describe_holder(error))
 

@@ -35,14 +35,13 @@ from msgspec import Struct
 
 from ...common.clock import Clock, TimerHandle
 from ...common.errors import ConfigError, FrameError
-from ...common.ids import Address, format_address
+from ...common.ids import Address, Network, format_address, is_among
 from .addresses import address_of
 from .connections import ConnectionEvents
 from .event_loop import TaskScope, wait_at_most
 from .limits import LogRateLimiter
 
 if TYPE_CHECKING:
-    from .proxy_preamble import Network
     from .tls_transport import TlsTransport
 
 TLS_RECORD: Final = 0x16
@@ -70,7 +69,7 @@ class Admission(Struct, frozen=True):
     tls: TlsSource | None = None
     takes_plain: bool = True
     is_met_early: bool = False
-    proxies: "Sequence[Network]" = ()
+    proxies: Sequence[Network] = ()
     most_silent: int = MOST_SILENT
 
 
@@ -396,9 +395,7 @@ class PortAcceptor:
         await self.entrance.__aexit__()
 
 
-def _is_proxy(newcomer: _Newcomer, proxies: "Sequence[Network]") -> bool:
-    from .proxy_preamble import is_among
-
+def _is_proxy(newcomer: _Newcomer, proxies: Sequence[Network]) -> bool:
     return is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies)
 
 
