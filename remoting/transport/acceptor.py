@@ -13,7 +13,8 @@ Rules
        ``PATIENCE_MS`` for it, from its first byte on.
     3. One handshake is begun in each turn of the loop, so that others are served between them: it is the handshake that
        costs a server time. Of those begun ``MOST_HANDSHAKES`` may be unfinished; more wait, until one is over or has
-       had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait.
+       had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait, nor
+       does one that begins with more than ``MOST_HELLO_BYTES``, which are kept meanwhile.
     4. Before all this, a balancer that the settings name may say whose connection it passes on (``proxy_preamble.py``).
     5. A connection may not have one of the descriptors that are kept for files.
 
@@ -50,6 +51,7 @@ GRACE_MS: Final = 200
 MOST_SILENT: Final = 1_024
 MOST_HANDSHAKES: Final = 256
 MOST_WAITING: Final = 1_024
+MOST_HELLO_BYTES: Final = 1 << 15
 ACCEPTED_AT_ONCE: Final = 32
 """asyncio takes its backlog for this too, and when descriptors run out it reports each of them."""
 _BACKLOG: Final = 1024
@@ -286,6 +288,9 @@ class Entrance:
             return
         if len(self._hellos) >= MOST_WAITING:
             self._refuse(transport, f"{MOST_WAITING} others wait to shake hands")
+            return
+        if len(hello) > MOST_HELLO_BYTES:
+            self._refuse(transport, f"its TLS hello has {len(hello)} bytes, limit is {MOST_HELLO_BYTES}")
             return
         from .tls_transport import TlsTransport  # not before somebody speaks it
 
