@@ -25,6 +25,7 @@ from rocketlet.remoting.tls.certificates import (
 from rocketlet.remoting.tls.server_tls import LOOK_MS
 from rocketlet.testing.manual_clock import ManualClock
 
+pytestmark = pytest.mark.usefixtures("no_channels_left")
 HELLO = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
