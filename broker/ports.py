@@ -11,14 +11,19 @@ master that is to wait for its slaves.
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
+from ..common.clock import Clock
 from ..common.errors import AddressInUseError, ConfigError
 from ..common.ids import Address
+from ..remoting.tls.server_tls import EndpointTls, admit
+from ..remoting.tls.tls_settings import OWN_FILE
+from ..remoting.transport.acceptor import Admission
 from ..remoting.transport.server import RemotingServer
-from .replication.ha_server import HaServer
+from .replication.ha_server import HA_BIND_KEY, HaServer
 from .settings.config import BrokerConfig
 from .settings.replication import ASYNC_MASTER
 
@@ -26,7 +31,31 @@ FAST_PORT_STEP: Final = -2
 HA_PORT_STEP: Final = 1
 _MOST_PORT: Final = 65_535
 _MOST_TRIES: Final = 100
+_GRPC_ALPN: Final = ("h2",)
 _log = logging.getLogger(__name__)
+
+
+async def admit_clients(config: BrokerConfig, clock: Clock) -> Admission:
+    """Return whom the ports for requests let in.
+
+    Raises:
+        ConfigError: TLS is configured and cannot be served.
+    """
+    return await admit(config.tls, EndpointTls(config.tls.pair, _own_path(config)), clock, config.proxies)
+
+
+async def admit_grpc(config: BrokerConfig, clock: Clock) -> Admission:
+    """Return whom the gRPC port lets in; asked at the start, so that files that cannot be used stop it.
+
+    Raises:
+        ConfigError: TLS is configured and cannot be served.
+    """
+    end = EndpointTls(config.tls.grpc_pair, _own_path(config), _GRPC_ALPN)
+    return await admit(config.tls, end, clock, config.proxies)
+
+
+def _own_path(config: BrokerConfig) -> str:
+    return os.path.join(config.store.root, "config", OWN_FILE)
 
 
 class BrokerPorts:
@@ -95,7 +124,7 @@ class BrokerPorts:
             ha_port = self._config.replication.ha_port or port + HA_PORT_STEP
             if ha_port > _MOST_PORT:
                 raise ConfigError(f"the port above it would be {ha_port}", key="listenPort")
-            await self._ha_server.listen(self._config.host, ha_port)
+            await self._ha_server.listen(self._config.replication.ha_bind_host or self._config.host, ha_port)
         except ConfigError as error:
             await miss("slaves cannot copy the log of this broker", error)
 
@@ -104,7 +133,7 @@ class BrokerPorts:
 
     async def _say_missing(self, consequence: str, error: ConfigError) -> None:
         replication = self._config.replication
-        if replication.role != ASYNC_MASTER or replication.begins_isolated:
+        if replication.role != ASYNC_MASTER or replication.begins_isolated or error.key == HA_BIND_KEY:
             raise error
         _log.warning("%s: %s%s; going on without", consequence, error, await _describe_holder(error))
 

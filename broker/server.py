@@ -22,8 +22,6 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
-from ..remoting.tls.server_tls import EndpointTls, admit
-from ..remoting.tls.tls_settings import OWN_FILE
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Around, Connection, RequestHandlers
@@ -41,7 +39,7 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import AdminParts, StoredState
 from .pop_answers import BATCH_FILE
-from .ports import BrokerPorts
+from .ports import BrokerPorts, admit_clients
 from .role import Reach, Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
@@ -296,9 +294,8 @@ class Broker:
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
-        clock, events, tls = self._clock, parts.connection_events, self._config.tls
-        own_path = os.path.join(self._config.store.root, "config", OWN_FILE)
-        admission = await admit(tls, EndpointTls(tls.pair, own_path), clock, self._config.proxies)
+        clock, events = self._clock, parts.connection_events
+        admission = await admit_clients(self._config, clock)
 
         def make_server(port: int) -> RemotingServer:
             return RemotingServer(self._config.host, port, handlers, clock, limits, events, admission=admission)

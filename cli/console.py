@@ -11,9 +11,7 @@ from ..common.errors import ConfigError
 from . import settings
 
 if TYPE_CHECKING:
-    import ssl
-
-    from ..client.session.settings import Tls
+    from ..client import ClientSettings
 
 _PORT: Final = 8088
 _PORT_OPTION: Final = "--console-port"
@@ -28,15 +26,18 @@ CONSOLE_OPTIONS: Final = (
     ),
 )
 _PATH: Final = click.Path(dir_okay=False)
-_TLS_OPTIONS: Final = (  # those of the verbs, which a start does not import
+_CLUSTER_OPTIONS: Final = (  # those of the verbs, which a start does not import
+    click.option("--access-key", envvar="ROCKETMQ_ACCESS_KEY", help="User, on brokers with access control."),
+    click.option("--secret-key", envvar="ROCKETMQ_SECRET_KEY", help="Better: the variable ROCKETMQ_SECRET_KEY."),
+    click.option("--security-token", envvar="ROCKETMQ_SECURITY_TOKEN", help="Token of temporary keys."),
     click.option("--tls", "uses_tls", is_flag=True, help="Connect to the cluster under TLS."),
     click.option("--tls-trust", "trust_path", metavar="PATH", type=_PATH, help="Certificates to trust (PEM)."),
     click.option("--tls-cert", "certificate_path", metavar="PATH", type=_PATH, help="Certificate to show (PEM)."),
     click.option("--tls-key", "key_path", metavar="PATH", type=_PATH, help="Its key (PEM)."),
     click.option("--tls-trust-all", "trusts_all", is_flag=True, help="Take any server for the right one."),
 )
-StartConsole = Callable[[AsyncExitStack, str | None, "Tls | ssl.SSLContext | None"], Awaitable[str]]
-"""Enters the console of these name servers into a stack, which speaks TLS like that; returns its address."""
+StartConsole = Callable[[AsyncExitStack, str | None, "ClientSettings"], Awaitable[str]]
+"""Enters the console of these name servers into a stack, which reaches them by these settings; returns its address."""
 
 
 class ConsoleFlags(TypedDict):
@@ -49,6 +50,9 @@ class ConsoleFlags(TypedDict):
 class _OwnFlags(ConsoleFlags, settings.LogFlags):
     namesrv: str | None
     host: str
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
     uses_tls: bool
     trust_path: str | None
     certificate_path: str | None
@@ -59,15 +63,18 @@ class _OwnFlags(ConsoleFlags, settings.LogFlags):
 @click.command
 @click.option("--namesrv", metavar="HOST:PORT[;…]", help="Name servers of the cluster.  [default: NAMESRV_ADDR]")
 @click.option("--host", default=settings.DEFAULT_HOST, show_default=True, help="Address to listen at.")
-@settings.with_options(*_TLS_OPTIONS, *CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
+@settings.with_options(*_CLUSTER_OPTIONS, *CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
 def console(**flags: Unpack[_OwnFlags]) -> None:
     """Serve a web page over a cluster: topics, groups, messages, dead letters, brokers."""
     start_console = plan_console(flags, flags["host"])
+    from ..client import ClientSettings
     from .serve import serve
-    from .verbs.connecting import tls_of
+    from .verbs.connecting import credentials_of, tls_of
+
+    reached = ClientSettings(credentials=credentials_of(flags), tls=tls_of(flags))
 
     async def start(servers: AsyncExitStack, _clock: Clock) -> str:
-        return f"ready console={await start_console(servers, flags['namesrv'], tls_of(flags))}"
+        return f"ready console={await start_console(servers, flags['namesrv'], reached)}"
 
     serve(start, (), flags)
 
@@ -86,12 +93,11 @@ def plan_console(flags: ConsoleFlags, host: str) -> StartConsole:
     port = _PORT if flags["console_port"] is None else flags["console_port"]
     config = ConsoleConfig(host=host, port=port, token=flags["console_token"])
 
-    async def start(servers: AsyncExitStack, nameserver: str | None, tls: "Tls | ssl.SSLContext | None") -> str:
-        from ..client import ClientSettings
+    async def start(servers: AsyncExitStack, nameserver: str | None, reached: "ClientSettings") -> str:
         from .serve import naming_holder
 
         with naming_holder(_PORT_OPTION):
-            console = ConsoleServer(nameserver, config, ClientSettings(tls=tls))
+            console = ConsoleServer(nameserver, config, reached)
             return (await servers.enter_async_context(console)).url
 
     return start

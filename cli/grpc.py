@@ -18,6 +18,7 @@ from . import settings
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
+    from ..remoting.transport.acceptor import Admission
     from ..remoting.transport.server import MakeServer
 
 OPTION: Final = "--grpc-port"
@@ -57,14 +58,17 @@ async def enter_grpc(servers: AsyncExitStack, clock: Clock, broker: "Broker", *,
     """Bind the gRPC port of a started broker if it shall have one; return its address.
 
     Raises:
-        ConfigError: the port was asked for and cannot be had; another one is left out with a warning.
+        ConfigError: the port was asked for and cannot be had, another one is left out with a warning; or its TLS
+            cannot be served.
     """
     config = broker.config
     if str(config.grpc.port) == NO_PORT:
         return None
+    from ..broker.ports import admit_grpc
     from ..remoting.transport.server import OnDemandPort, open_listener
     from .serve import naming_holder
 
+    admission = await admit_grpc(config, clock)
     try:
         with naming_holder(OPTION):
             listener = open_listener(config.host, config.grpc.port, key=PORT_KEY)
@@ -73,13 +77,13 @@ async def enter_grpc(servers: AsyncExitStack, clock: Clock, broker: "Broker", *,
             raise
         _log.warning("clients of RocketMQ 5 are not served: %s", error)
         return None
-    port = await servers.enter_async_context(OnDemandPort(listener, partial(_load, broker, clock)))
+    port = await servers.enter_async_context(OnDemandPort(listener, partial(_load, broker, clock, admission)))
     address = format_address(broker.advertised.told[0], port.address[1])
     await broker.announce_grpc(address)
     return address
 
 
-def _load(broker: "Broker", clock: Clock) -> "MakeServer":
+def _load(broker: "Broker", clock: Clock, admission: "Admission") -> "MakeServer":
     from ..proxy.server import serving
 
-    return serving(broker, clock)
+    return serving(broker, clock, admission)

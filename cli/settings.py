@@ -168,7 +168,8 @@ def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], confi
 
 def set_host(given: dict[str, str], advertised_host: str) -> list[str]:
     """Choose where to listen when only the address is given that clients shall use; return what to say of it."""
-    from ..remoting.transport.addresses import ANY_HOSTS, host_to_listen_at
+    from ..common.ids import ANY_HOSTS
+    from ..remoting.transport.addresses import host_to_listen_at
 
     if "bindAddress" in given:
         return []

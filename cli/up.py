@@ -37,6 +37,7 @@ from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 from .starting.protection import check_own_tls, describe_protection, tls_options
 
 if TYPE_CHECKING:
+    from ..client import ClientSettings
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
     from ..remoting.tls.tls_settings import TlsConfig
@@ -228,6 +229,17 @@ def _go_to_background(plan: UpPlan) -> UpPlan:
     return plan._replace(store=store, log=log)
 
 
+def _reach_own(plan: UpPlan) -> "ClientSettings":
+    """Return how the console reaches the servers beside it: at brokers that ask who that is, as a super user."""
+    from ..client import ClientSettings, Credentials
+    from ..remoting.tls.contexts import client_context
+    from .starting.first_topics import find_login
+
+    login = find_login(plan.members[0].given)
+    credentials = Credentials(login.name, login.password) if login is not None else None
+    return ClientSettings(credentials=credentials, tls=client_context(plan.nameserver.tls))
+
+
 async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     """Start everything; return the ready line."""
     from .serve import describe_advertised
@@ -247,9 +259,7 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
         login = find_login(members[0].given)
         await create_topics(plan.flags["topics"], masters, clock, client_context(plan.nameserver.tls), login)
     if plan.console is not None:
-        from ..remoting.tls.contexts import client_context
-
-        named["console"] = await plan.console(servers, first.address, client_context(plan.nameserver.tls))
+        named["console"] = await plan.console(servers, first.address, _reach_own(plan))
     instance = Instance(
         pid=os.getpid(),
         process_start=process_start(os.getpid()),

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from .errors import DecodeError
+from .errors import ConfigError, DecodeError
 from .properties import codecs
 
 _VERSION: Final = "v1"
@@ -35,6 +35,9 @@ _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+(={1,2})?")
 _ID_LENGTHS = (32, 56)
 _MAX_PORT = 65_535
 Address = tuple[str, int]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+ANY_HOSTS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
+"""What a server listens at that listens at every address."""
 
 
 def format_address(host: str, port: int) -> str:
@@ -49,6 +52,31 @@ def is_address(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
+def parse_networks(text: str, key: str) -> tuple[Network, ...]:
+    """Return the addresses and networks of a setting, between commas; none for an empty one.
+
+    Raises:
+        ConfigError: one is none, or there is nothing but commas.
+    """
+    try:
+        networks = tuple(ipaddress.ip_network(part) for each in text.split(",") if (part := each.strip()))
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}", key=key) from error
+    if text.strip() and not networks:
+        raise ConfigError(f"{key} is {text!r}, which names no address", key=key)
+    return networks
+
+
+def is_among(host: str, networks: Sequence[Network]) -> bool:
+    """Tell whether an address belongs to networks."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return any((mapped or address) in network for network in networks)
+
+
 def encode_host(address: str, port: int) -> bytes:
     """Return the 8 bytes (IPv4) or 20 bytes (IPv6) of a host.
 

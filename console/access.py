@@ -1,8 +1,10 @@
 """Who may use the console: the first thing that every request passes.
 
-1. On a loopback address anybody at this machine may. The Host header must name the machine itself, else a page of
+1. On a loopback address anybody at this machine may, unless the console signs what it asks: it would lend them the
+   rights of its user. The Host header must name the machine itself, else a page of
    another site could have its own name point here and read along (DNS rebinding).
-2. On other addresses a request needs the token: once as ``?token=…``, then as the cookie that it is exchanged for.
+2. Then, and on other addresses, a request needs the token: once as ``?token=…``, then as the cookie that it is
+   exchanged for.
 3. Only POST changes something. It carries the key that stands in every form of this process, which no other site can
    read; and where the browser says which site a form comes from, it must be this one.
 4. Every answer forbids to be framed, to load or send anything elsewhere, and to be kept.
@@ -42,9 +44,9 @@ class FormRefusedError(Exception):
 class Access:
     """The rules for one console; ``token`` is None where everybody may."""
 
-    def __init__(self, host: str, token: str | None = None) -> None:
+    def __init__(self, host: str, token: str | None = None, *, lends_rights: bool = False) -> None:
         self._is_local = host == "localhost" or is_loopback(host)
-        self.token = token or (None if self._is_local else secrets.token_urlsafe(24))
+        self.token = token or (None if self._is_local and not lends_rights else secrets.token_urlsafe(24))
         self.form_key = secrets.token_urlsafe(24)
 
     def __repr__(self) -> str:

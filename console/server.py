@@ -18,7 +18,10 @@ GROUP: Final = "ROCKETLET_CONSOLE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleConfig:
-    """Where the console listens; port 0 is a free one. ``token`` None makes one up where one is needed."""
+    """Where the console listens; port 0 is a free one. ``token`` None makes one up where one is needed.
+
+    That is on other addresses than loopback ones, and wherever the console signs its requests.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -39,7 +42,8 @@ class ConsoleServer:
         self, nameserver: str | None = None, config: ConsoleConfig | None = None, settings: ClientSettings | None = None
     ) -> None:
         self._config = config or ConsoleConfig()
-        self._access = Access(self._config.host, self._config.token)
+        lends_rights = settings is not None and settings.credentials is not None
+        self._access = Access(self._config.host, self._config.token, lends_rights=lends_rights)
         self._session = Session(nameserver, settings=settings)
         self._stack = AsyncExitStack()
         self._address: tuple[str, int] | None = None

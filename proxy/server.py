@@ -1,6 +1,6 @@
 """The gRPC port of a broker: TLS and plain text on one port, HTTP/2, and the methods of the services.
 
-    async with GrpcPort(broker, listener, build_services, clock):
+    async with GrpcPort(broker, listener, build_services, clock, admission):
         ...
 
 It is entered when the first client knocks (``OnDemandPort``), since what it imports takes as long as the rest of a
@@ -8,18 +8,15 @@ start. Leaving it: no more connections; the calls that wait are ended, the other
 every connection is closed.
 """
 
-import os
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Final, Self
+from typing import Self
 
 from ..broker.server import Broker
 from ..common.clock import Clock
 from ..common.ids import Address
-from ..remoting.tls.server_tls import EndpointTls, admit
-from ..remoting.tls.tls_settings import OWN_FILE
-from ..remoting.transport.acceptor import PortAcceptor
+from ..remoting.transport.acceptor import Admission, PortAcceptor
 from ..remoting.transport.server import MakeServer, first_kept_descriptor
 from .http2.limits import Http2Limits
 from .http2.links import MAX_HELD_BYTES, Http2Links
@@ -31,7 +28,6 @@ from .services.services import serve_methods
 
 BuildServices = Callable[[Broker, Address], AbstractAsyncContextManager[Methods]]
 """Makes what serves a broker whose port has an address; its methods are served while it is entered."""
-_ALPN: Final = ("h2",)
 
 
 class GrpcPort:
@@ -40,11 +36,19 @@ class GrpcPort:
     Upstream: ``GrpcServer`` of the proxy in local mode.
     """
 
-    def __init__(self, broker: Broker, listener: socket.socket, build_services: BuildServices, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listener: socket.socket,
+        build_services: BuildServices,
+        clock: Clock,
+        admission: Admission,
+    ) -> None:
         self._broker = broker
         self._listener = listener
         self._build_services = build_services
         self._clock = clock
+        self._admission = admission
         self._links = Http2Links(clock, MAX_HELD_BYTES, first_kept_descriptor)
         self._stack = AsyncExitStack()
 
@@ -72,11 +76,7 @@ class GrpcPort:
             def make_link() -> Http2Link:
                 return Http2Link(http2, self._clock, http2_limits, self._links)
 
-            own_path = os.path.join(config.store.root, "config", OWN_FILE)
-            admission = await admit(
-                config.tls, EndpointTls(config.tls.grpc_pair, own_path, _ALPN), self._clock, config.proxies
-            )
-            acceptor = PortAcceptor(self._listener, make_link, admission, self._clock, first_kept_descriptor)
+            acceptor = PortAcceptor(self._listener, make_link, self._admission, self._clock, first_kept_descriptor)
             stack.push_async_callback(self._end_connections, service)
             await stack.enter_async_context(acceptor)
             self._stack = stack.pop_all()
@@ -104,10 +104,10 @@ def _http2_limits(most_message_bytes: int, idle_ms: int) -> Http2Limits:
     )
 
 
-def serving(broker: Broker, clock: Clock) -> MakeServer:
-    """Return what serves a broker over a socket that listens."""
+def serving(broker: Broker, clock: Clock, admission: Admission) -> MakeServer:
+    """Return what serves a broker over a socket that listens; ``admission`` is that of ``admit_grpc``."""
 
     def build(broker: Broker, own_address: Address) -> AbstractAsyncContextManager[Methods]:
         return serve_methods(broker.operations, own_address)
 
-    return lambda listener: GrpcPort(broker, listener, build, clock)
+    return lambda listener: GrpcPort(broker, listener, build, clock, admission)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..broker.ports import admit_grpc
 from ..broker.server import Broker
 from ..broker.settings.grpc import NO_PORT, PORT_KEY
 from ..common.ids import format_address
@@ -16,6 +17,7 @@ from ..remoting.transport.server import OnDemandPort, open_listener
 from .server_run import ServerRun, keep_ports
 
 if TYPE_CHECKING:
+    from ..remoting.transport.acceptor import Admission
     from ..remoting.transport.server import MakeServer
 
 
@@ -37,14 +39,16 @@ class GrpcDoor:
         """Bind the port of a broker that has started, if it shall have one.
 
         Raises:
-            ConfigError: it cannot be bound.
+            ConfigError: it cannot be bound, or its TLS cannot be served.
         """
         config = broker.config
         if config.grpc.port == NO_PORT:
             return
+        clock = LoopClock()
+        admission = await admit_grpc(config, clock)
         self._kept.close()
         listener = open_listener(config.host, self._bound[1] or config.grpc.port, key=PORT_KEY)
-        port, self._run = OnDemandPort(listener, partial(_load, broker)), ServerRun(self._tasks)
+        port, self._run = OnDemandPort(listener, partial(_load, broker, clock, admission)), ServerRun(self._tasks)
         await self._run.start(port)
         self._bound = port.address
         self.address = format_address(broker.advertised.told[0], self._bound[1])
@@ -61,7 +65,7 @@ class GrpcDoor:
         self._kept.close()
 
 
-def _load(broker: Broker) -> "MakeServer":
+def _load(broker: Broker, clock: LoopClock, admission: "Admission") -> "MakeServer":
     from ..proxy.server import serving
 
-    return serving(broker, LoopClock())
+    return serving(broker, clock, admission)

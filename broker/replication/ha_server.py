@@ -4,19 +4,22 @@ Rules
 
     1. Each connection is that of a slave (``slave_link.py``, which is imported with the first one).
     2. So many are kept. When there are more, the oldest goes that is no slave so far: one reports where it is at once.
-    3. What is wrong with them is logged, ten lines in ten seconds at most, and so is who comes and goes.
-    4. A stop sends what is written before it hangs up, as far as the slaves take it at once.
+    3. Where ``haAllowFrom`` names peers, others are closed before they have said or heard a word. The port has neither
+       TLS nor signatures: those of Apache RocketMQ know nothing of the sort.
+    4. What is wrong with them is logged, ten lines in ten seconds at most, and so is who comes and goes.
+    5. A stop sends what is written before it hangs up, as far as the slaves take it at once.
 """
 
 import asyncio
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 from ...common.clock import Clock, TimerHandle
 from ...common.errors import AddressInUseError, ConfigError
-from ...common.ids import format_address
+from ...common.ids import format_address, is_among
+from ...remoting.transport.addresses import address_of
 from ...remoting.transport.limits import LogRateLimiter
 from ..settings.live import LiveSettings
 from ..settings.replication import ReplicationConfig
@@ -24,11 +27,22 @@ from ..settings.replication import ReplicationConfig
 if TYPE_CHECKING:
     from .slave_link import CopiedLog, SlaveLink, SlaveState
 
+HA_BIND_KEY: Final = "haBindAddress"
 MOST_LINKS: Final = 200
 MOST_LINES: Final = 10
 _MOST_AHEAD: Final = 10_000
 _LOOK_MS: Final = 1_000
 _log = logging.getLogger(__name__)
+
+
+class _Doorkeeper(asyncio.Protocol):
+    """A connection of which nobody has asked yet whose it is."""
+
+    def __init__(self, server: "HaServer") -> None:
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._server.meet_allowed(cast("asyncio.Transport", transport))
 
 
 class HaServer:
@@ -49,6 +63,7 @@ class HaServer:
         self._timer: TimerHandle | None = None
         self._all_gone = asyncio.Event()
         self._is_closed = False
+        self._allowed = self.config.allowed_peers
         self.ends_ahead: dict[int, int] = {}
         """Where slaves ended that were ahead, and where this log ended then."""
         self.comings = LogRateLimiter(clock, "slaves have come and gone", MOST_LINES)
@@ -102,12 +117,13 @@ class HaServer:
         """
         where = format_address(host, port)
         try:
-            self._server = await asyncio.get_running_loop().create_server(self._connect, host, port)
+            self._server = await asyncio.get_running_loop().create_server(self._meet, host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 text = f"cannot listen on {where} for slaves: the address is in use"
                 raise AddressInUseError(text, port=port, key="haListenPort") from error
-            raise ConfigError(f"cannot listen on {where} for slaves: {error.strerror}", key="haListenPort") from error
+            key = HA_BIND_KEY if self.config.ha_bind_host else "haListenPort"
+            raise ConfigError(f"cannot listen on {where} for slaves: {error.strerror}", key=key) from error
 
     def count_copies(self) -> int:
         """Return how many slaves copy this log."""
@@ -153,6 +169,22 @@ class HaServer:
         """Tell how far the slaves have come."""
         self.has_reports.set()
         self._on_acknowledged(sorted([link.acknowledged for link in self.links if link.counts], reverse=True))
+
+    def _meet(self) -> asyncio.Protocol:
+        return _Doorkeeper(self) if self._allowed else self._connect()
+
+    def meet_allowed(self, transport: asyncio.Transport) -> None:
+        """Serve who has come if the settings let them."""
+        host, port = address_of(transport.get_extra_info("peername"))
+        if is_among(host, self._allowed):
+            link = self._connect()
+            transport.set_protocol(link)
+            link.connection_made(transport)
+            return
+        if self.refusals.may_log():
+            peer = format_address(host, port) if host else "somebody who has gone"
+            _log.warning("closing the connection of %s to the HA port: haAllowFrom does not name it", peer)
+        transport.abort()
 
     def _connect(self) -> "SlaveLink":
         from .slave_link import SlaveLink  # most brokers have no slaves

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.clock import Clock
+from ...common.ids import format_address
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.replication import SYNC_MASTER
@@ -43,7 +44,7 @@ class LogReplication:
         self._scheduler = scheduler
         self._store = store
         self._own_address = own_address
-        self._ha_host = config.ha_host
+        self._ha_host = config.told_ha_host
         self._first_end = store.log_max_offset
         self.alive_members = config.total_replicas
         """How many brokers of the group are alive, this one among them, as name servers say."""
@@ -70,8 +71,9 @@ class LogReplication:
     def place(self) -> MasterPlace:
         """Where slaves find this broker, if it is a master."""
         address = self._own_address()
-        host = self._ha_host or address.rpartition(":")[0]
-        return MasterPlace(f"{host}:{self.server.port}", self._first_end, address)
+        port = self.server.port
+        ha_address = format_address(self._ha_host, port) if self._ha_host else f"{address.rpartition(':')[0]}:{port}"
+        return MasterPlace(ha_address, self._first_end, address)
 
     def _build_client(self, settings: LiveSettings, clock: Clock) -> "HaClient":
         from .ha_client import HaClient  # not for masters, which most brokers are

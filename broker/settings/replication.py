@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from ...common.errors import ConfigError
-from ...common.ids import is_address
+from ...common.ids import ANY_HOSTS, Network, is_address, parse_networks
 from ...common.settings import Key
 
 ASYNC_MASTER: Final = "ASYNC_MASTER"
@@ -33,6 +33,13 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     ha_port: Annotated[
         int, Key("haListenPort", "port at which slaves copy the log; 0 means listenPort + 1", most=65_535)
     ] = 0
+    ha_bind_host: Annotated[
+        str, Key("haBindAddress", "address to listen at for slaves; bindAddress unless given; not Java's")
+    ] = ""
+    ha_peers: Annotated[
+        str,
+        Key("haAllowFrom", "who may copy the log: addresses, networks, between commas; all unless given; not Java's"),
+    ] = ""
     ha_host: Annotated[str, Key("brokerIP2", "address that slaves shall use; that of clients unless given")] = ""
     master_ha_address: Annotated[
         str, Key("haMasterAddress", "where a slave copies from; what the name server says unless given")
@@ -107,6 +114,17 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"brokerRole is {self.role!r}, it must be one of {', '.join(_ROLES)}", key="brokerRole")
         if self.master_address and not is_address(self.master_address):
             raise ConfigError(f"masterAddress is {self.master_address!r}, which is no host:port", key="masterAddress")
+        _ = self.allowed_peers  # what cannot be used stops the start
+
+    @property
+    def allowed_peers(self) -> tuple[Network, ...]:
+        """Who may copy the log; empty for everybody (raises ``ConfigError``)."""
+        return parse_networks(self.ha_peers, "haAllowFrom")
+
+    @property
+    def told_ha_host(self) -> str:
+        """The host that slaves shall use, empty for that of clients."""
+        return self.ha_host or ("" if self.ha_bind_host in ANY_HOSTS else self.ha_bind_host)
 
     @property
     def is_slave(self) -> bool:

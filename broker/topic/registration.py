@@ -38,7 +38,7 @@ from msgspec.structs import replace
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, RocketletError
-from ...common.ids import format_address
+from ...common.ids import ANY_HOSTS, format_address
 from ...common.metadata import DataVersion, TopicConfig
 from ...common.names import BROKER_MEMBER_TOPIC_PREFIX
 from ...common.properties import crc31
@@ -65,7 +65,7 @@ from ...remoting.headers.namesrv import (
     RouteHeader,
     UnregisterBrokerHeader,
 )
-from ...remoting.transport.addresses import ANY_HOSTS, is_loopback, reachable_host
+from ...remoting.transport.addresses import is_loopback, reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
@@ -124,11 +124,12 @@ class NameServerLink:
         """
         body, replication = registration.body, self._config.replication
         host, may_act = await self._own_host(), replication.acts_as_master
+        ha_port = replication.ha_port or self._config.port + 1
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
             broker_addr=self._address_at(host),
             cluster_name=self._config.cluster_name,
-            ha_server_addr=format_address(replication.ha_host or host, replication.ha_port or self._config.port + 1),
+            ha_server_addr=format_address(replication.told_ha_host or host, ha_port),
             broker_id=self._config.broker_id,
             heartbeat_timeout_ms=replication.not_active_ms if may_act else None,
             enable_acting_master=may_act,  # said at all, it lets a slave that is alone register its topics

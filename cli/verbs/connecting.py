@@ -63,14 +63,19 @@ class TlsFlags(TypedDict):
     trusts_all: bool
 
 
-class ClusterFlags(TlsFlags):
+class KeyFlags(TypedDict):
+    """The options of who signs."""
+
+    access_key: str | None
+    secret_key: str | None
+    security_token: str | None
+
+
+class ClusterFlags(TlsFlags, KeyFlags):
     """The options that every verb has."""
 
     namesrv: str
     namespace: str
-    access_key: str | None
-    secret_key: str | None
-    security_token: str | None
     timeout_s: float
     as_json: bool
 
@@ -210,7 +215,7 @@ def client_settings(flags: ClusterFlags) -> "ClientSettings":
     return ClientSettings(credentials=credentials_of(flags), tls=tls_of(flags), namespace=flags["namespace"])
 
 
-def credentials_of(flags: ClusterFlags) -> "Credentials | None":
+def credentials_of(flags: KeyFlags) -> "Credentials | None":
     """Return who signs the requests.
 
     Raises:

@@ -16,17 +16,16 @@ import importlib.util
 import logging
 import ssl
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
+from ...common.ids import parse_networks
 from ..transport.acceptor import Admission, TlsSource
 from .tls_settings import DISABLED, ENFORCING, KeyPair, TlsConfig
 
-if TYPE_CHECKING:
-    from ..transport.proxy_preamble import Network
-
 LOOK_MS: Final = 500
+PROXIES_KEY: Final = "proxyProtocolFrom"
 _log = logging.getLogger(__name__)
 
 
@@ -143,7 +142,7 @@ async def admit(config: TlsConfig, end: EndpointTls, clock: Clock, proxies: str 
     Raises:
         ConfigError: TLS is configured and cannot be served, or such an address is none; ``key`` names the setting.
     """
-    networks = _parse_networks(proxies)
+    networks = parse_networks(proxies, PROXIES_KEY)
     if config.mode == DISABLED:
         return Admission(proxies=networks)
     source = tls_source(config, end, clock)
@@ -156,14 +155,6 @@ async def admit(config: TlsConfig, end: EndpointTls, clock: Clock, proxies: str 
 
         await asyncio.to_thread(server_context, config, None, end.alpn)  # what is wrong with them stops the start
     return Admission(tls=source, takes_plain=config.mode != ENFORCING, proxies=networks)
-
-
-def _parse_networks(proxies: str) -> "tuple[Network, ...]":
-    if not proxies.strip():
-        return ()
-    from ..transport.proxy_preamble import parse_networks
-
-    return parse_networks(proxies)
 
 
 def _digest_file(path: str) -> bytes:

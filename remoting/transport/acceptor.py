@@ -13,7 +13,8 @@ Rules
        ``PATIENCE_MS`` for it, from its first byte on.
     3. One handshake is begun in each turn of the loop, so that others are served between them: it is the handshake that
        costs a server time. Of those begun ``MOST_HANDSHAKES`` may be unfinished; more wait, until one is over or has
-       had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait.
+       had ``GRACE_MS``: who stops half-way holds up others for no longer. More than ``MOST_WAITING`` do not wait, nor
+       does one that begins with more than ``MOST_HELLO_BYTES``, which are kept meanwhile.
     4. Before all this, a balancer that the settings name may say whose connection it passes on (``proxy_preamble.py``).
     5. A connection may not have one of the descriptors that are kept for files.
 
@@ -35,14 +36,13 @@ from msgspec import Struct
 
 from ...common.clock import Clock, TimerHandle
 from ...common.errors import ConfigError, FrameError
-from ...common.ids import Address, format_address
+from ...common.ids import Address, Network, format_address, is_among
 from .addresses import address_of
 from .connections import ConnectionEvents
 from .event_loop import TaskScope, wait_at_most
 from .limits import LogRateLimiter
 
 if TYPE_CHECKING:
-    from .proxy_preamble import Network
     from .tls_transport import TlsTransport
 
 TLS_RECORD: Final = 0x16
@@ -51,6 +51,7 @@ GRACE_MS: Final = 200
 MOST_SILENT: Final = 1_024
 MOST_HANDSHAKES: Final = 256
 MOST_WAITING: Final = 1_024
+MOST_HELLO_BYTES: Final = 1 << 15
 ACCEPTED_AT_ONCE: Final = 32
 """asyncio takes its backlog for this too, and when descriptors run out it reports each of them."""
 _BACKLOG: Final = 1024
@@ -70,7 +71,7 @@ class Admission(Struct, frozen=True):
     tls: TlsSource | None = None
     takes_plain: bool = True
     is_met_early: bool = False
-    proxies: "Sequence[Network]" = ()
+    proxies: Sequence[Network] = ()
     most_silent: int = MOST_SILENT
 
 
@@ -288,6 +289,9 @@ class Entrance:
         if len(self._hellos) >= MOST_WAITING:
             self._refuse(transport, f"{MOST_WAITING} others wait to shake hands")
             return
+        if len(hello) > MOST_HELLO_BYTES:
+            self._refuse(transport, f"its TLS hello has {len(hello)} bytes, limit is {MOST_HELLO_BYTES}")
+            return
         from .tls_transport import TlsTransport  # not before somebody speaks it
 
         tls = TlsTransport(transport, make_protocol, self._settle)
@@ -396,9 +400,7 @@ class PortAcceptor:
         await self.entrance.__aexit__()
 
 
-def _is_proxy(newcomer: _Newcomer, proxies: "Sequence[Network]") -> bool:
-    from .proxy_preamble import is_among
-
+def _is_proxy(newcomer: _Newcomer, proxies: Sequence[Network]) -> bool:
     return is_among(address_of(newcomer.transport.get_extra_info("peername"))[0], proxies)
 
 

@@ -8,9 +8,8 @@ from typing import NamedTuple, cast
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
-from ...common.ids import Address, format_address
+from ...common.ids import ANY_HOSTS, Address, format_address
 
-ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
 _LOCAL_HOST = "127.0.0.1"
 _RESOLVE_LIMIT_MS = 10_000
 _SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there; nothing is sent

@@ -14,14 +14,11 @@ haproxy.org, ``proxy-protocol.txt``. Upstream: ``HAProxyMessageDecoder``, which 
 
 import ipaddress
 import struct
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...common.errors import ConfigError, FrameError
+from ...common.errors import FrameError
 from ...common.ids import Address
 
-KEY: Final = "proxyProtocolFrom"
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _NAME: Final = b"PROXY "
 _LONGEST_LINE: Final = 107
 _SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
@@ -36,28 +33,6 @@ class Preamble(NamedTuple):
 
     source: Address | None
     size: int
-
-
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """Return the addresses and networks of a setting, between commas.
-
-    Raises:
-        ConfigError: one is none.
-    """
-    try:
-        return tuple(ipaddress.ip_network(part) for each in text.split(",") if (part := each.strip()))
-    except ValueError as error:
-        raise ConfigError(f"{KEY}: {error}", key=KEY) from error
-
-
-def is_among(host: str, networks: Sequence[Network]) -> bool:
-    """Tell whether an address belongs to networks."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return any((mapped or address) in network for network in networks)
 
 
 def parse_preamble(data: bytes) -> Preamble | None:

@@ -1,6 +1,7 @@
 """The three ports of a broker, and what becomes of it when one of them is taken."""
 
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -114,6 +115,34 @@ async def test_given_port_of_the_log(settings: dict[str, str], free_port: int) -
         with pytest.raises(AddressInUseError, match=str(free_port)):
             async with Broker(BrokerConfig.from_java(other), ManualClock()):
                 pass
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is one loopback address")
+async def test_address_for_slaves_alone(settings: dict[str, str], free_port: int) -> None:
+    """The log is given away at haBindAddress and nowhere else, and slaves are told it unless brokerIP2 is given."""
+    given = {**settings, "bindAddress": "127.0.0.2", "listenPort": str(free_port), "haBindAddress": "127.0.0.1"}
+    async with Broker(BrokerConfig.from_java(given), ManualClock()) as broker, open_caller(broker.address) as caller:
+        async with play_slave(f"127.0.0.1:{free_port}", -1) as slave:
+            await slave.wait_end()
+        with pytest.raises(ConnectionRefusedError):
+            async with play_slave(f"127.0.0.2:{free_port}"):
+                pass
+        told = await caller.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+        assert told.ext["masterHaAddress"] == f"127.0.0.1:{free_port + 1}"
+    config = BrokerConfig.from_java({**given, "brokerIP2": "192.0.2.9"})
+    assert config.replication.told_ha_host == "192.0.2.9"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("haBindAddress", "192.0.2.1"), ("haBindAddress", "nowhere.invalid"), ("haAllowFrom", "10.0.0.1/24")],
+)
+async def test_settings_for_slaves_that_cannot_be_used(settings: dict[str, str], key: str, value: str) -> None:
+    """They end the start also of a master that could go on without slaves, and are named."""
+    with pytest.raises(ConfigError) as refused:
+        async with Broker(BrokerConfig.from_java({**settings, key: value}), ManualClock()):
+            pass
+    assert refused.value.key == key
 
 
 @pytest.mark.parametrize(

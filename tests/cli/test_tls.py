@@ -84,6 +84,7 @@ def test_settings_that_contradict_each_other(refuse: Refuse) -> None:
     assert "tls.server.trustCertPath" in refuse(*up, *required)
     assert "tls.client.certPath" in refuse(*up, *ENFORCING, *required, "--set", "tls.server.trustCertPath=ca.pem")
     assert "tls.server.certPath" in refuse(*up, "--set", "tls.server.certPath=none.pem")
+    assert "tlsCertPath" in refuse(*up, "--set", "tlsCertPath=none.pem")  # before a client of RocketMQ 5 knocks
     assert "tls.config.file none.properties cannot be read" in refuse(*up, "--set", "tls.config.file=none.properties")
 
 

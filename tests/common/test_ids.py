@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from javastores import java_cases
 
-from rocketlet.common.errors import DecodeError
+from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.common.ids import (
     RecallHandle,
     UniqueIds,
@@ -18,6 +18,8 @@ from rocketlet.common.ids import (
     encode_host,
     format_offset_id,
     format_recall_handle,
+    is_among,
+    parse_networks,
     parse_offset_id,
     parse_recall_handle,
     unique_id_created_at,
@@ -219,3 +221,15 @@ def test_what_is_no_handle(text: str) -> None:
 def test_more_words_are_passed_over() -> None:
     """Java takes the first five words."""
     assert parse_recall_handle("djEgYSBiIDEgYyBk") == RecallHandle("a", "b", "1", "c")
+
+
+def test_networks() -> None:
+    """Addresses and networks of both families; what is none is told by the key, and so is a list of nobody."""
+    networks = parse_networks("10.0.0.0/24, 192.0.2.7,2001:db8::/64,", "haAllowFrom")
+    hosts = ("10.0.0.9", "192.0.2.7", "2001:db8::5", "::ffff:10.0.0.9", "10.0.1.9", "192.0.2.8", "somewhere")
+    assert [is_among(host, networks) for host in hosts] == [True] * 4 + [False] * 3
+    assert parse_networks(" ", "haAllowFrom") == ()
+    for text in ("10.0.0.1/24", "10.0.0.1 10.0.0.2", "somewhere", ","):
+        with pytest.raises(ConfigError) as refused:
+            parse_networks(text, "haAllowFrom")
+        assert refused.value.key == "haAllowFrom"

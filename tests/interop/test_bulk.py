@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from interop import clients
 from interop.driver import Driver
-from interop.servers import JavaServer, Server
+from interop.servers import Server
 
 from rocketlet.cli.main import main
 from rocketlet.export.write.dump_file import DumpedMessage, DumpWriter
@@ -57,7 +57,7 @@ def test_java_consumer_gets_every_column(java: Driver, either: Server, topic: st
         "deliverAt": pa.array([None, None, None, due, *[None] * 200], pa.timestamp("us", "UTC")),
         "flag": pa.array([7, *[None] * 203], pa.int32()),
     }
-    tls = {"tls": "true", "tlsVerify": "false"} if isinstance(either, JavaServer) else {}  # ours takes plain ones only
+    tls = {"tls": "true", "tlsVerify": "false"}
     options = parse_sink_options({"nameserver": either.namesrv, "timeoutMs": "10000", **tls})
     converter = RowConverter(
         SinkColumns({name: place for place, name in enumerate(SinkRow._fields)}), None, "ROW", "run/0/"

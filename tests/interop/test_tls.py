@@ -8,8 +8,8 @@ import pytest
 from interop.clients import Admin, Outgoing, Producer, PushConsumer
 from interop.driver import Driver, DriverError
 from interop.mqadmin_page import Printed
-from interop.servers import RocketletServer, Server
-from interop.toolchain import JAVA_VERSION, QUICK_JVM, java_command
+from interop.servers import Server
+from interop.toolchain import JAVA_VERSION, QUICK_JVM, TLS_MODE, java_command
 from interop.versions import skipped_without
 
 from rocketlet.remoting.tls.certificates import CA_FILE, SERVER_FILE, SERVER_KEY_FILE, make_test_authority
@@ -64,8 +64,8 @@ def list_cluster(java: Driver, server: Server) -> Sequence[str]:
 
 @pytest.mark.feature("A1", "A5")
 def test_tls_and_plain_text_on_the_same_ports(tls_java: Driver, java: Driver, fresh_server: StartServer) -> None:
-    """A server without settings takes a client under TLS and one without at once; mqadmin works under TLS."""
-    server = fresh_server()
+    """A permissive server takes a client under TLS and one without at once; mqadmin works under TLS."""
+    server = fresh_server(**{TLS_MODE: "permissive"})
     exchange(tls_java, java, server, "to-plain")
     exchange(java, tls_java, server, "to-tls")
     assert any("broker-a" in line for line in list_cluster(tls_java, server))
@@ -73,18 +73,20 @@ def test_tls_and_plain_text_on_the_same_ports(tls_java: Driver, java: Driver, fr
 
 @pytest.mark.feature("A2", "A3", "A5")
 def test_servers_that_take_tls_alone(
-    java: Driver, tls_java: Driver, authority: pathlib.Path, tmp_path: pathlib.Path
+    java: Driver, tls_java: Driver, authority: pathlib.Path, fresh_server: StartServer
 ) -> None:
     """A client that checks the certificate, one that does not, and mqadmin are served; a plain one is not."""
     settings = {
-        "tls.server.mode": "enforcing",
+        TLS_MODE: "enforcing",
+        "tls.test.mode.enable": "false",  # for the official ones
         "tls.server.certPath": str(authority / SERVER_FILE),
         "tls.server.keyPath": str(authority / SERVER_KEY_FILE),
         "tls.client.trustCertPath": str(authority / CA_FILE),
     }
     checks = ("-Dtls.test.mode.enable=false", "-Dtls.client.authServer=true")
     trust = f"-Dtls.client.trustCertPath={authority / CA_FILE}"
-    with RocketletServer(tmp_path / "store", settings) as server, start_java(*checks, trust) as strict:
+    server = fresh_server(**settings)
+    with start_java(*checks, trust) as strict:
         exchange(strict, tls_java, server, "checked")
         assert any("broker-a" in line for line in list_cluster(strict, server))
         with Producer(java, namesrv=server.namesrv) as plain:
@@ -93,9 +95,9 @@ def test_servers_that_take_tls_alone(
 
 
 @pytest.mark.feature("A2")
-def test_server_without_tls(tls_java: Driver, java: Driver, tmp_path: pathlib.Path) -> None:
+def test_server_without_tls(tls_java: Driver, java: Driver, fresh_server: StartServer) -> None:
     """A client under TLS finds no server where it is disabled, a plain one does."""
-    with RocketletServer(tmp_path / "store", {"tls.server.mode": "disabled"}) as server:
-        exchange(java, java, server, "plain")
-        with pytest.raises(DriverError), Admin(tls_java, namesrv=server.namesrv) as admin:
-            admin.call("examineTopicRouteInfo", "plain")
+    server = fresh_server(**{TLS_MODE: "disabled"})
+    exchange(java, java, server, "plain")
+    with pytest.raises(DriverError), Admin(tls_java, namesrv=server.namesrv) as admin:
+        admin.call("examineTopicRouteInfo", "plain")

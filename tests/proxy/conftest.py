@@ -1,7 +1,8 @@
 """A real broker under a clock that the test moves."""
 
+import gc
 import pathlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 from raw_calls import Caller, open_caller
@@ -42,3 +43,10 @@ async def caller(broker: Broker) -> AsyncGenerator[Caller]:
     """Return a connection of the remoting protocol to the broker."""
     async with open_caller(broker.address) as opened:
         yield opened
+
+
+@pytest.fixture
+def no_channels_left() -> Iterator[None]:
+    """Let go of channels here: they wait for a lock then, which the loop of another test must not see."""
+    yield
+    gc.collect()

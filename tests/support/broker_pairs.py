@@ -16,6 +16,7 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.java_json import read_json
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.remoting.tls.contexts import client_context
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -73,11 +74,12 @@ class Member(NamedTuple):
 async def run_member(
     root: pathlib.Path, clock: Clock, namesrv: str, broker_id: int = 0, **settings: str
 ) -> AsyncGenerator[Member]:
-    """Run a master, or with another id a slave of it, over a store of its own."""
+    """Run a master, or with another id a slave of it, over a store of its own; it is asked as it asks others itself."""
     role = {"brokerRole": "SLAVE", "brokerId": str(broker_id)} if broker_id else {}
     place = {"storePathRootDir": str(root), "namesrvAddr": namesrv}
     config = BrokerConfig.from_java({**SETTINGS, **role, **place, **settings})
-    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+    tls = client_context(config.tls)
+    async with Broker(config, clock) as broker, open_caller(broker.address, tls) as caller:
         yield Member(broker, caller)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import grpc
 import grpc.aio
 
+from rocketlet.broker.ports import admit_grpc
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
@@ -122,10 +123,12 @@ async def serving_grpc(store: pathlib.Path, clock: Clock | None = None, **settin
     given = {"storePathRootDir": str(store), "listenPort": "0", "mappedFileSizeCommitLog": "1048576", **settings}
     clock = clock or LoopClock()
     echo = EchoMethods()
-    async with Broker(BrokerConfig.from_java(given), clock) as broker:
+    config = BrokerConfig.from_java(given)
+    async with Broker(config, clock) as broker:
+        admission = await admit_grpc(config, clock)
         with open_listener("127.0.0.1", 0, key="grpcServerPort") as listener:
             async with GrpcPort(
-                broker, listener, lambda _broker, _address: nullcontext(echo.methods()), clock
+                broker, listener, lambda _broker, _address: nullcontext(echo.methods()), clock, admission
             ) as server:
                 yield GrpcGround(listener.getsockname()[1], echo, server, store)
 

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import pathlib
+import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -77,14 +78,14 @@ class RecordedCall(NamedTuple):
 
 
 @asynccontextmanager
-async def open_caller(address: str) -> AsyncGenerator[Caller]:
-    """Connect to a server."""
+async def open_caller(address: str, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Caller]:
+    """Connect to a server, in plain text unless told otherwise."""
     requests: asyncio.Queue[Command] = asyncio.Queue()
 
     def collect(command: Command, _connection: Connection) -> None:
         requests.put_nowait(command)
 
-    async with ConnectionPool(_clock, RequestHandlers(fallback=collect)) as pool:
+    async with ConnectionPool(_clock, RequestHandlers(fallback=collect), tls=tls) as pool:
         yield Caller(await pool.connect(address), requests)
 
 

@@ -416,6 +416,37 @@ async def test_hundreds_of_connections(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.text.count("connections to the HA port refused within 10000 ms: logging no more of them") == 2
 
 
+async def test_peers_that_are_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Without having said a word they are closed without one, by sentences of which so many are logged."""
+    master = Master(MemoryLog(b"x" * 100), haAllowFrom="192.0.2.7, 2001:db8::/64")
+    async with master.server as server:
+        await server.listen("127.0.0.1", 0)
+        for number in range(MOST_LINES + 5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            if number % 2:
+                writer.write(report(0))
+            assert await reads_nothing(reader)
+            writer.close()
+        assert server.links == []
+    refused = [text for text in caplog.messages if text.startswith("closing the connection of 127.0.0.1:")]
+    assert len(refused) == MOST_LINES
+    assert all(text.endswith(" to the HA port: haAllowFrom does not name it") for text in refused)
+    assert len(caplog.messages) == MOST_LINES + 1
+    assert master.told == []
+
+
+async def test_peers_that_are_named() -> None:
+    """An address, or one of a network, gets the log."""
+    for allowed in ("192.0.2.7,127.0.0.1", "127.0.0.0/8"):
+        async with Master(MemoryLog(b"x" * 100), haAllowFrom=allowed).server as server:
+            await server.listen("127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(report(0))
+            assert await reader.readexactly(HEAD.size + 100) == HEAD.pack(0, 100) + b"x" * 100
+            writer.close()
+            await until(lambda server=server: not server.links)
+
+
 async def test_stop_sends_the_rest() -> None:
     """What was written but not sent yet goes out before the connection ends."""
     log = MemoryLog(b"x" * 100)

@@ -9,6 +9,7 @@ import grpc.aio
 import pytest
 from grpc_ground import SERVICE, Client, GrpcGround, ask, serving_grpc
 
+pytestmark = pytest.mark.usefixtures("no_channels_left")
 LARGE = {"grpc.max_receive_message_length": -1, "grpc.max_send_message_length": -1}
 
 

@@ -70,6 +70,11 @@ def test_files_that_cannot_be_used(authority: pathlib.Path, tmp_path: pathlib.Pa
     assert refused.value.key == "tls.server.trustCertPath"
 
 
+def test_keys_are_agreed_on_once() -> None:
+    """A client of TLS 1.2 cannot have the server do that again and again on one connection."""
+    assert context_of({}).options & ssl.OP_NO_RENEGOTIATION
+
+
 def test_versions() -> None:
     """TLS 1.2 and 1.3 unless one is chosen."""
     versions = ssl.TLSVersion

@@ -13,6 +13,7 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectFailedError, ConnectionClosedError, RemotingError, RequestTimeoutError
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.client import CONNECT_TIMEOUT_MS, ConnectionPool, parse_address
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
@@ -91,6 +92,33 @@ async def test_connection_that_is_closed_at_once_under_tls_is_an_error(clock: Cl
         async with ConnectionPool(clock, tls=ssl.create_default_context()) as pool:
             with pytest.raises(ConnectFailedError, match=f"cannot connect to {address}: .*closed"):
                 await pool.request(address, Command.request(7), WAIT_MS)
+
+
+@pytest.mark.feature("A5")
+@pytest.mark.parametrize("answers", [True, False], ids=["answers in plain text", "hangs up"])
+async def test_client_under_tls_falls_back_to_nothing(clock: Clock, answers: bool):
+    """A peer that answers its hello in plain text, or hangs up, is told nothing but hellos, and gets no request."""
+    heard: list[bytes] = []
+    answer = bytes(encode_command(Command.response(0, body=b"come in")))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1 << 16))
+        if answers:
+            writer.write(answer)
+        writer.close()
+
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with ConnectionPool(clock, tls=context) as pool:
+            for _ in range(2):
+                with pytest.raises(ConnectFailedError):
+                    await pool.request(address, Command.request(7, body=b"a secret"), WAIT_MS)
+            with pytest.raises(ConnectFailedError):
+                await pool.oneway(address, Command.request(7, body=b"a secret"))
+    assert len(heard) == 3
+    assert all(each[0] == 0x16 and b"a secret" not in each for each in heard)
 
 
 @pytest.mark.parametrize(

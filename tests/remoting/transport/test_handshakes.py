@@ -7,14 +7,16 @@ import ssl
 from collections.abc import AsyncGenerator
 
 import pytest
+from memory_connection import MemoryTransport
 from raw_calls import until
 
+from rocketlet.common.errors import ConfigError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.tls.server_tls import EndpointTls, admit
 from rocketlet.remoting.tls.tls_settings import TlsConfig
 from rocketlet.remoting.transport import acceptor as acceptor_module
-from rocketlet.remoting.transport.acceptor import GRACE_MS, PATIENCE_MS, Entrance
+from rocketlet.remoting.transport.acceptor import GRACE_MS, MOST_HELLO_BYTES, PATIENCE_MS, Admission, Entrance
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
@@ -74,6 +76,11 @@ async def serving(directory: pathlib.Path, limits: Limits | None = None, **setti
     handlers = RequestHandlers({ECHO: _echo})
     async with RemotingServer("127.0.0.1", 0, handlers, clock, limits, admission=admission) as server:
         yield TlsGround(server, clock)
+
+
+async def no_context() -> ssl.SSLContext:
+    """Serve nobody."""
+    raise ConfigError("there is no certificate")
 
 
 class Hello:
@@ -220,6 +227,20 @@ async def test_more_handshakes_than_may_wait(tmp_path: pathlib.Path, monkeypatch
             assert await reader.read() == b""
         for _, writer in peers:
             writer.close()
+
+
+def test_hello_that_is_too_long(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Who begins with a TLS record and much behind it is sent away, and not kept until it is its turn."""
+    clock = ManualClock()
+    admission = Admission(tls=no_context, takes_plain=False)
+    entrance = Entrance(asyncio.Protocol, admission, clock, lambda: None)
+    transport = MemoryTransport()
+    newcomer = entrance.meet()
+    newcomer.connection_made(transport)
+    newcomer.data_received(b"\x16\x03\x01" + bytes(MOST_HELLO_BYTES))
+    assert transport.is_over
+    assert (entrance.silent_count, entrance.handshake_count) == (0, 0)
+    assert "its TLS hello has 32771 bytes, limit is 32768" in caplog.text
 
 
 async def test_long_frames_and_many_frames(tmp_path: pathlib.Path) -> None:

@@ -10,13 +10,13 @@ import struct
 import pytest
 from raw_calls import until
 
-from rocketlet.common.errors import ConfigError, FrameError
+from rocketlet.common.errors import FrameError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.tls.server_tls import EndpointTls, admit
 from rocketlet.remoting.tls.tls_settings import TlsConfig
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
-from rocketlet.remoting.transport.proxy_preamble import Preamble, is_among, parse_networks, parse_preamble
+from rocketlet.remoting.transport.proxy_preamble import Preamble, parse_preamble
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -77,16 +77,6 @@ def test_broken_preambles(data: bytes) -> None:
     """They are refused, and not waited for."""
     with pytest.raises(FrameError, match="PROXY preamble"):
         parse_preamble(data)
-
-
-def test_networks() -> None:
-    """Addresses and networks of both families; what is none is told by the key."""
-    networks = parse_networks("10.0.0.0/24, 192.0.2.7,2001:db8::/64,")
-    hosts = ("10.0.0.9", "192.0.2.7", "2001:db8::5", "::ffff:10.0.0.9", "10.0.1.9", "192.0.2.8", "somewhere")
-    assert [is_among(host, networks) for host in hosts] == [True] * 4 + [False] * 3
-    with pytest.raises(ConfigError) as refused:
-        parse_networks("10.0.0.1/24")
-    assert refused.value.key == "proxyProtocolFrom"
 
 
 def _tell_peer(_command: Command, connection: Connection) -> Reply:

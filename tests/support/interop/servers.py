@@ -168,8 +168,8 @@ class RocketletServer:
 class JavaServer:
     """The official name server and broker in one driver process, on free ports.
 
-    They take plain connections only, unless the settings say ``tls.server.mode=permissive``. ``options`` are those of
-    the virtual machine, ``defaults`` the settings that others replace.
+    They take plain connections only, unless the settings say ``tls.server.mode=permissive``. Those of TLS go to the
+    virtual machine, as it reads them. ``options`` are others for it, ``defaults`` the settings that others replace.
     """
 
     def __init__(
@@ -182,7 +182,10 @@ class JavaServer:
         defaults: Mapping[str, str] = JAVA_SETTINGS,
     ) -> None:
         self.store = store
-        tls_mode = settings.get(TLS_MODE, "disabled")
+        tls = {key: value for key, value in settings.items() if key.startswith("tls.")}
+        settings = {key: value for key, value in settings.items() if key not in tls}
+        tls_mode = tls.pop(TLS_MODE, "disabled")
+        options = (*options, *(f"-D{key}={value}" for key, value in tls.items()))
         self.driver = Driver("java-server", partial(java_command, options=options, tls_mode=tls_mode))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         if broker is not None:
