@@ -51,7 +51,6 @@ def is_address(text: str) -> bool:
     return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
 
 
-@lru_cache(maxsize=4096)
 def parse_networks(text: str, key: str) -> tuple[Network, ...]:
     """Return the addresses and networks of a setting, between commas; none for an empty one.
 
@@ -77,6 +76,7 @@ def is_among(host: str, networks: Sequence[Network]) -> bool:
     return any((mapped or address) in network for network in networks)
 
 
+@lru_cache(maxsize=4096)
 def encode_host(address: str, port: int) -> bytes:
     """Return the 8 bytes (IPv4) or 20 bytes (IPv6) of a host.
 

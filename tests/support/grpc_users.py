@@ -9,6 +9,7 @@ import grpc.aio
 from google.protobuf.message import Message
 from grpc_calls import METADATA
 
+from rocketlet.broker.ports import admit_grpc
 from rocketlet.broker.server import Broker
 from rocketlet.common.clock import Clock
 from rocketlet.proxy.server import serving
@@ -44,8 +45,9 @@ class Channel(NamedTuple):
 @asynccontextmanager
 async def open_port(broker: Broker, clock: Clock) -> AsyncGenerator[int]:
     """Serve gRPC for a broker."""
+    admission = await admit_grpc(broker.config, clock)
     with open_listener("127.0.0.1", 0, key="grpcServerPort") as listener:
-        async with serving(broker, clock)(listener):
+        async with serving(broker, clock, admission)(listener):
             yield listener.getsockname()[1]
 
 
