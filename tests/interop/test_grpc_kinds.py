@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from interop.grpc_clients import GrpcDriver, MessageView, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
-from interop.grpc_drivers import every_grpc_client
+from interop.grpc_drivers import every_grpc_client, every_pushing_client
 from interop.grpc_servers import GrpcServer
 
 NewTopic = Callable[..., str]
@@ -24,7 +24,7 @@ def numbers_of(messages: Sequence[MessageView], group: str) -> list[int]:
 
 
 @pytest.mark.feature("G9")
-@every_grpc_client
+@every_pushing_client
 def test_messages_of_a_group_come_in_order(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_grpc_group: NewGroup
 ) -> None:
@@ -84,7 +84,7 @@ def test_refused_message_stays_before_the_next(
 
 
 @pytest.mark.feature("G10")
-@every_grpc_client
+@every_pushing_client
 def test_delayed_messages_are_not_early(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
