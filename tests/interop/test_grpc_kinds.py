@@ -48,7 +48,7 @@ def test_next_of_a_queue_waits_for_the_one_before(
 ) -> None:
     """While a message of an ordered group is not acknowledged the next of its queue does not come, then it does."""
     topic, group = new_grpc_topic("FIFO", queues=1), new_grpc_group(consumeMessageOrderly=True)
-    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}, "awaitMs": 5000}
+    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}}
     with (
         Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer,
         SimpleConsumer(grpc_driver, **about) as consumer,

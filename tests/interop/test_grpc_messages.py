@@ -33,7 +33,7 @@ def test_messages_of_remoting_are_received(
     new_name: Callable[[], str],
 ) -> None:
     """What a remoting client sent, also compressed, is whole for a client that speaks gRPC."""
-    if grpc_driver.name == "node5" and isinstance(grpc_server, ProxyServer):
+    if grpc_driver.name in {"node5", "rust5"} and isinstance(grpc_server, ProxyServer):
         pytest.xfail("the official proxy hands a ZLIB body over as one of GZIP")
     topic, large = new_grpc_topic(), bytes(range(256)) * 40
     with Producer(java, namesrv=grpc_server.namesrv) as producer:
@@ -81,7 +81,7 @@ def test_thousand_messages_are_received_once(
     """Two simple consumers of a group receive and acknowledge each of 1,000 messages once."""
     topic, group = new_grpc_topic(), new_name()
     everything = [Outgoing5(b"%d" % number) for number in range(1000)]
-    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}, "awaitMs": 5000}
+    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}}
     with Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer:
         producer.send_all(topic, *everything, mode="async")
     received: list[MessageView] = []
