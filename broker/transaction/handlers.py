@@ -1,6 +1,8 @@
 """The adapter of the wire for transactions: requests 37 and 323 with their answers, and checks (39)."""
 
 import logging
+from collections.abc import Iterable
+from typing import Protocol
 
 from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
@@ -64,6 +66,14 @@ def _encode(refusal: Refusal | None) -> Command:
     return Command.response(ResponseCode.SUCCESS) if refusal is None else Command.response(refusal.code, refusal.remark)
 
 
+class GuestProducers(Protocol):
+    """The producers of other protocols; ``Members`` of them is the real one."""
+
+    def producer_group(self, name: str, /) -> Iterable[ProducerLink]:
+        """Return those of a group."""
+        ...
+
+
 class TransactionCheckSender:
     """Asks producers what has become of a transaction: 39, CHECK_TRANSACTION_STATE, one-way (behaviour.md B.11).
 
@@ -72,9 +82,7 @@ class TransactionCheckSender:
     same. That nobody is there at all is said once a round, and the check counts. ``guests`` are asked by their links.
     """
 
-    def __init__(
-        self, members: Members[Connection], broker_name: str, guests: Members[ProducerLink] | None = None
-    ) -> None:
+    def __init__(self, members: Members[Connection], broker_name: str, guests: GuestProducers | None = None) -> None:
         self._members = members
         self._guests = guests or Members[ProducerLink](lambda: 0)
         self._broker_name = broker_name

@@ -18,12 +18,15 @@ from typing import Final, Protocol
 
 import msgspec
 
+from ...broker.admin.guests import Consumed
 from ...broker.group.members import CLUSTERING, Client, ConsumerSpec
 from ...broker.operations import BrokerOperations
 from ...broker.transaction.checks import CheckRequest
 from ...common.codes import VERSION
 from ...common.ids import Address, format_address
 from ...common.names import retry_topic
+from ...common.outcome import Outcome
+from ...common.record import Record
 from ...common.subscriptions.subscription import SQL92_TYPE, TAG_TYPE, Subscription
 from ..messages import v2
 from ..messages.enums import ClientType, FilterType
@@ -49,6 +52,18 @@ class CommandStream(Protocol):
         ...
 
 
+class Questions(Protocol):
+    """Asks clients; ``ClientQuestions`` is the real one."""
+
+    def ask_stacks(self, client: "GrpcClient", /) -> Outcome[str]:
+        """Ask a client where its threads are."""
+        ...
+
+    def ask_consumption(self, client: "GrpcClient", record: Record, /) -> Outcome[Consumed]:
+        """Have the listener of a client consume a message."""
+        ...
+
+
 class GrpcClient(msgspec.Struct, eq=False):
     """A client, which administrators see as a connection; what it produces and consumes is what it last said."""
 
@@ -56,6 +71,8 @@ class GrpcClient(msgspec.Struct, eq=False):
     address: Address
     heard_at_ms: int
     ask: Callable[["GrpcClient", CheckRequest, bytes], object]
+    questions: Questions
+    came_at_ms: int = 0
     language: str = ""
     version: str = ""
     settings: v2.Settings | None = None
@@ -82,15 +99,29 @@ class GrpcClient(msgspec.Struct, eq=False):
         """Ask what has become of a transaction."""
         self.ask(self, request, store_host)
 
+    def ask_stacks(self) -> Outcome[str]:
+        """Ask where its threads are."""
+        return self.questions.ask_stacks(self)
+
+    def ask_consumption(self, record: Record) -> Outcome[Consumed]:
+        """Have its listener consume a message."""
+        return self.questions.ask_consumption(self, record)
+
 
 class ClientRegistry:
-    """Knows the clients; ``ask`` brings a question about a transaction to one of them."""
+    """Knows the clients; ``ask`` brings a question about a transaction to one of them, ``questions`` the others."""
 
-    def __init__(self, operations: BrokerOperations, ask: Callable[[GrpcClient, CheckRequest, bytes], object]) -> None:
+    def __init__(
+        self,
+        operations: BrokerOperations,
+        ask: Callable[[GrpcClient, CheckRequest, bytes], object],
+        questions: Questions,
+    ) -> None:
         self._operations = operations
         self._members = operations.guests
         self._clock = operations.clock
         self._ask = ask
+        self._questions = questions
         self._clients: OrderedDict[str, GrpcClient] = OrderedDict()  # the one heard of last is the last
         self._gone: list[Callable[[str], object]] = []
 
@@ -117,7 +148,9 @@ class ClientRegistry:
         """Return the client that calls, which is alive."""
         now_ms, client = self._clock.monotonic_ms(), self._clients.get(caller.client_id)
         if client is None:
-            client = GrpcClient(caller.client_id, caller.address, now_ms, self._ask)
+            client = GrpcClient(
+                caller.client_id, caller.address, now_ms, self._ask, self._questions, self._clock.now_ms()
+            )
             self._clients[caller.client_id] = client
             if len(self._clients) > MOST_CLIENTS:
                 self._drop(next(iter(self._clients.values())))

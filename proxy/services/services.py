@@ -17,6 +17,7 @@ from .authorization import CallGuard
 from .calling import SERVICE, Caller, unary
 from .clients import LOOK_MS, ClientRegistry
 from .keepers import ClientKeepers
+from .questions import ClientQuestions
 from .receiving import ReceiveService
 from .routes import RouteService
 from .sending import SendService
@@ -36,7 +37,9 @@ class Services:
         self._operations = operations
         ids = TransactionIds(operations.store)
         transactions = TransactionService(operations, ids)
-        self.clients = clients = ClientRegistry(operations, transactions.ask)
+        questions = ClientQuestions(operations.clock)
+        self.clients = clients = ClientRegistry(operations, transactions.ask, questions)
+        clients.on_gone(questions.gone)
         routes, sessions = RouteService(operations, own_address), SessionService(clients)
         sends = SendService(operations, clients, ids)
         guard = None if operations.access is None else CallGuard(operations.access, operations.clock)
@@ -71,7 +74,7 @@ class Services:
         named["ReceiveMessage"] = named["ReceiveMessage"]._replace(is_long_poll=True)
         if check is None:  # the shorter ways do not read who calls
             named["SendMessage"], named["AckMessage"] = UnaryMethod(sends.serve), UnaryMethod(self._acknowledge_data)
-        telemetry = StreamMethod(TelemetryService(operations, clients, check).open)
+        telemetry = StreamMethod(TelemetryService(operations, clients, questions, check).open)
         methods: Methods = {**named, "Telemetry": telemetry}
         self.methods: Methods = {SERVICE + name: method for name, method in methods.items()}
 
