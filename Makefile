@@ -22,22 +22,22 @@ demo: $(READY) ## send, consume and export 100,000 messages, with proof, in unde
 
 test: check ## run all checks, and the tests: each feature is shown by at least one
 	@.ci/tools --try jdk maven go node chromium
-	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/python tests/interop/build.py --without-long
 	@$(BIN)/pytest --numprocesses=3 --dist=loadscope -m 'not ci' --ignore=tests/test_layers.py # which make check has run
 
 test-ci: $(READY) ## run the other tests: long forms, second legs, the Java client 4.9.8
-	@.ci/tools --try jdk maven go node systemd
+	@.ci/tools --try jdk maven go node rust systemd
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest --numprocesses=3 --dist=worksteal -m ci
 
 test-random: $(READY) ## run the tests of make test in random order, twenty at a time
 	@.ci/tools --try jdk maven go node chromium
-	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/python tests/interop/build.py --without-long
 	@$(BIN)/pytest -p randomly --numprocesses=20 --dist=loadscope -m 'not ci' --timeout=600
 
 test-long: $(READY) ## run the tests whose cases are drawn by chance with thirty times as many
 	@.ci/tools --try jdk maven go node
-	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/python tests/interop/build.py --without-long
 	@$(BIN)/pytest --numprocesses=2 --dist=worksteal -m hypothesis --hypothesis-profile=long --timeout=1200
 	@ROCKETLET_JOIN_ROUNDS=100 $(BIN)/pytest tests/interop/test_joins.py
 
@@ -64,20 +64,20 @@ bench-long: $(READY) ## the same in all rows, the client, Spark, and what stays 
 	@$(BIN)/python bench/java.py --long --page docs/reference/performance.md --chart docs/images/performance.png
 
 compatibility: $(READY) ## run all tests and write docs/reference/compatibility.md
-	@.ci/tools --try jdk maven go node chromium systemd
+	@.ci/tools --try jdk maven go node rust chromium systemd
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
 
 mqadmin: $(READY) ## run every command of mqadmin and write docs/reference/mqadmin.md
 	@.ci/tools --try jdk maven
-	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/python tests/interop/build.py --without-long
 	@$(BIN)/pytest tests/interop/test_mqadmin.py -k page_says --mqadmin-page=docs/reference/mqadmin.md
 
 control-port: $(READY) ## write docs/reference/control-port.md from the table of its routes
 	@$(BIN)/python tests/support/control_page.py docs/reference/control-port.md
 
 durability: $(READY) ## try to lose messages: crashes, kills, lost machines, rot, other brokers; write docs/reference/durability.md
-	@.ci/tools --try jdk maven go node
+	@.ci/tools --try jdk maven go node rust
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests -m durability --durability-page=docs/reference/durability.md
 

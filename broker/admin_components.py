@@ -132,7 +132,7 @@ def _build_member_questions(
     parts: AdminParts,
 ) -> tuple[MemberQuestions, DirectConsumption, GroupReports, GroupForbidding]:
     state, members, name = parts.state, parts.members, parts.config.broker_name
-    calls = MemberCalls(members, parts.tasks)
+    calls = MemberCalls(members, parts.tasks, parts.guests)
     return (
         MemberQuestions(calls, members),
         DirectConsumption(calls, state.store, state.topics, state.groups, name),

@@ -25,6 +25,7 @@ from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from .admin.cleaning import CleaningJob
+from .admin.guests import GuestLink
 from .admin.statistics import BrokerStatistics, TrafficCounts
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delayed_messages import DelayRouting, Delays
@@ -52,7 +53,7 @@ from .settings.live import LiveSettings
 from .topic.registration import Registration
 from .topic.topics import TopicTable
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
-from .transaction.checks import CheckRules, GiveUp, ProducerLink, TransactionChecks
+from .transaction.checks import CheckRules, GiveUp, TransactionChecks
 from .transaction.end_transaction import EndTransaction, ResumeCheck
 from .transaction.handlers import TransactionCheckSender, TransactionHandlers
 from .transaction.transactions import Transactions
@@ -166,7 +167,7 @@ class Components:
         self.long_polling = LongPolling(clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
         self._members = Members[Connection](lambda: store.log_max_offset)
-        self._guests = Members[ProducerLink](lambda: store.log_max_offset)
+        self._guests = Members[GuestLink](lambda: store.log_max_offset)
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
         self._check_job: CheckJob | None = None
@@ -407,6 +408,7 @@ class Components:
             delay_delivery=self.delay_delivery,
             timer_delivery=self.timer_delivery,
             members=self._members,
+            guests=self._guests,
             everybody=EveryMember(self._members, self._guests),
             statistics=self._statistics,
             own_address=self._own_address,

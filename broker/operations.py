@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.clock import Clock
 from ..store.message_store import MessageStore
+from .admin.guests import GuestLink
 from .group.filters import FilterSelection
 from .group.groups import GroupTable, OffsetTable
 from .group.members import Members
@@ -18,7 +19,6 @@ from .send.send import SendOperations
 from .send.send_back import SendBackOperation
 from .settings.live import LiveSettings
 from .topic.topics import TopicTable
-from .transaction.checks import ProducerLink
 from .transaction.end_transaction import EndTransaction
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class BrokerOperations(NamedTuple):
     groups: GroupTable
     offsets: OffsetTable
     make_known: Callable[[Sequence[str], Callable[[], object]], object]
-    guests: Members[ProducerLink]
+    guests: Members[GuestLink]
     filters: FilterSelection
     sends: SendOperations
     send_backs: SendBackOperation

@@ -9,6 +9,7 @@ from ..remoting.transport.event_loop import TaskScope
 from ..store.files.files import Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
+from .admin.guests import GuestLink
 from .admin.statistics import BrokerStatistics
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
@@ -71,6 +72,7 @@ class AdminParts(NamedTuple):
     delay_delivery: DelayedDelivery
     timer_delivery: TimerDelivery | None
     members: Members[Connection]
+    guests: Members[GuestLink]
     everybody: EveryMember
     statistics: BrokerStatistics
     own_address: Callable[[], str]

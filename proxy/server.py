@@ -4,8 +4,8 @@
         ...
 
 It is entered when the first client knocks (``OnDemandPort``), since what it imports takes as long as the rest of a
-start. Leaving it: no more connections; the calls that wait are ended, the others get ``DRAIN_MS`` to be answered; then
-every connection is closed.
+start. Leaving it: no more connections and requests; the calls that wait are ended, the others get ``DRAIN_MS`` to be
+answered, and peers to close; then every connection is closed.
 """
 
 import socket
@@ -87,6 +87,7 @@ class GrpcPort:
         await self._stack.aclose()
 
     async def _end_connections(self, service: GrpcService) -> None:
+        self._links.shut_down()
         service.stop()
         await self._links.drain()
         service.end_all()

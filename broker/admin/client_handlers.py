@@ -5,6 +5,8 @@
 223  INVOKE_BROKER_TO_GET_CONSUMER_STATUS  how far members are in their queues: each of them is asked (221)
 
 Upstream: ``AdminBrokerProcessor.callConsumer``, ``Broker2Client.getConsumeStatus`` (spec remoting.md §4.11, §4.12).
+Consumers of other protocols (``GuestLink``) are asked what they know, and the rest of the answer is what the broker
+knows of them: a running info without stacks needs no question. (Upstream asks for stacks alone, and else is silent.)
 Whoever asks is answered in any case: when the member answers, has left, or has had its time. Some clients never answer.
 Unlike Java's broker, 223 asks all members at once; what they tell is bounded, alone and together.
 """
@@ -12,47 +14,64 @@ Unlike Java's broker, 223 asks all members at once; what they tell is bounded, a
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...common.codes import Release, ResponseCode, old_version_name
 from ...common.errors import DecodeError, FrameError, HeaderError, RemotingError, RequestTimeoutError
 from ...common.ids import parse_offset_id
 from ...common.message import MessageQueue
 from ...common.outcome import Outcome
+from ...common.record import decode_record
 from ...common.signing import OF_WHO_ASKS
 from ...remoting.bodies.body import decode_body, encode_body
-from ...remoting.bodies.client import ConsumerOffsets
+from ...remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, RunningInfo, SubscriptionData
 from ...remoting.codec.command import SLOW_BYTES, Command, decode_header
 from ...remoting.codec.frames import NO_ANSWER
 from ...remoting.codec.request_codes import RequestCode as Code
-from ...remoting.headers.client import AskedConsumptionHeader, AskedMemberHeader, ClientOffsetsHeader, GroupTopicHeader
+from ...remoting.headers.client import (
+    AskedConsumptionHeader,
+    AskedMemberHeader,
+    ClientOffsetsHeader,
+    GroupTopicHeader,
+    RunningInfoHeader,
+)
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.event_loop import TaskScope
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ..group.groups import GroupTable
-from ..group.members import Client, Members
+from ..group.members import Client, ConsumerGroup, Members
 from ..topic.topics import TopicTable
+from .guests import CALL_LIMIT_MS, Consumed, GuestLink
 
-CALL_LIMIT_MS = 10_000
 STATUS_LIMIT_MS = 5_000
 MOST_ASKED = 1_024
 """Members of a group that one request asks for their offsets."""
 MOST_OFFSET_BYTES = 1 << 20
 """Of the offsets that one member tells, and four times as much of those of all."""
+_CONSUMED = {
+    Consumed.SUCCEEDED: DirectResult.CR_SUCCESS,
+    Consumed.FAILED: DirectResult.CR_LATER,
+    Consumed.CORRUPTED: DirectResult.CR_RETURN_NULL,
+}
 _log = logging.getLogger(__name__)
 
 
 class MemberCalls:
     """Asks members, and passes on what they answer."""
 
-    def __init__(self, members: Members[Connection], tasks: TaskScope) -> None:
+    def __init__(self, members: Members[Connection], tasks: TaskScope, guests: Members[GuestLink]) -> None:
         self._members = members
         self._tasks = tasks
+        self._guests = guests
 
     def pass_on(self, command: Command, group: str, client_id: str) -> Command | Outcome[Command]:
         """Ask a member what the broker was asked; return the outcome of its answer, or why it is not asked."""
         found = self._members.consumer(group, client_id)
         if found is None:
+            guest = self._guests.consumer(group, client_id)
+            if guest is not None:
+                return self._ask_guest(command, group, *guest)
             return Command.response(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
         connection, client = found
         if client.version < Release.V3_1_8_SNAPSHOT:
@@ -82,6 +101,38 @@ class MemberCalls:
         outcome.on_drop = self._tasks.start(ask(), f"ask a member of {group}").cancel
         return outcome
 
+    def _ask_guest(self, command: Command, group: str, link: GuestLink, client: Client) -> Command | Outcome[Command]:
+        """Ask a client of another protocol what the broker was asked."""
+        outcome: Outcome[Command] = Outcome()
+
+        def settle(told: Outcome[Any]) -> None:
+            failure = told.failure
+            if failure is None:
+                body = _encode_consumed(told.answer) if is_consumption else encode_body(describe(told.answer))
+                outcome.answer_with(Command.response(ResponseCode.SUCCESS, body=body))
+            elif isinstance(failure, RequestTimeoutError):
+                remark = f"consumer <{group}> <{client.client_id}> Timeout: {failure}"
+                outcome.answer_with(Command.response(ResponseCode.CONSUME_MSG_TIMEOUT, remark))
+            else:
+                remark = f"invoke consumer <{group}> <{client.client_id}> Exception: {failure}"
+                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, remark))
+
+        def describe(stacks: str | None) -> RunningInfo:
+            return _describe_guest(self._guests.consumer_group(group), link, client, stacks)
+
+        is_consumption = command.code == Code.CONSUME_MESSAGE_DIRECTLY
+        if is_consumption:
+            asked: Outcome[Any] = link.ask_consumption(decode_record(command.body))
+        elif decode_header(RunningInfoHeader, command).with_stacks:
+            asked = link.ask_stacks()
+        else:
+            return Command.response(ResponseCode.SUCCESS, body=encode_body(describe(None)))
+        if asked.is_settled:
+            settle(asked)
+        else:
+            asked.on_settled, outcome.on_drop = settle, asked.drop
+        return outcome
+
     def collect_offsets(self, topic: str, group: str, clients: Mapping[Connection, Client]) -> Outcome[Command]:
         """Ask members how far they are; return the outcome of the answer that holds what they told."""
         outcome: Outcome[Command] = Outcome()
@@ -103,6 +154,31 @@ class MemberCalls:
 
         outcome.on_drop = self._tasks.start(ask(), f"ask the members of {group}").cancel
         return outcome
+
+
+def _encode_consumed(consumed: Consumed) -> bytes:
+    """Return the body that tells how a client of another protocol took a message out of turn."""
+    remark = None if consumed in _CONSUMED else "its client does not consume out of turn"
+    return encode_body(ConsumedDirectly(consume_result=_CONSUMED.get(consumed), remark=remark))
+
+
+def _describe_guest(
+    group: ConsumerGroup[GuestLink] | None, link: GuestLink, client: Client, stacks: str | None
+) -> RunningInfo:
+    """Return what the broker knows of a consumer of another protocol, and the stacks that it has told."""
+    if group is None:  # it has left as it answered
+        return RunningInfo(jstack=stacks)
+    properties = {
+        "PROP_CONSUME_TYPE": group.consume_type,
+        "PROP_CLIENT_VERSION": link.version,
+        "PROP_CONSUMER_START_TIMESTAMP": str(link.came_at_ms),
+        "consumerGroup": group.name,
+        "messageModel": group.message_model,
+        "consumeFromWhere": group.from_where,
+        "language": client.language,
+    }
+    subscriptions = [SubscriptionData.from_subscription(each) for each in group.subscriptions.values()]
+    return RunningInfo(properties=properties, subscription_set=subscriptions, jstack=stacks)
 
 
 async def _ask_offsets(

@@ -1,8 +1,9 @@
 """The adapter of the wire for transactions: requests 37 and 323 with their answers, and checks (39)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
+from typing import Protocol
 
 from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
@@ -66,6 +67,14 @@ def _encode(refusal: Refusal | None) -> Command:
     return Command.response(ResponseCode.SUCCESS) if refusal is None else Command.response(refusal.code, refusal.remark)
 
 
+class GuestProducers(Protocol):
+    """The producers of other protocols; ``Members`` of them is the real one."""
+
+    def producer_group(self, name: str, /) -> Iterable[ProducerLink]:
+        """Return those of a group."""
+        ...
+
+
 class TransactionCheckSender:
     """Asks producers what has become of a transaction: 39, CHECK_TRANSACTION_STATE, one-way (behaviour.md B.11).
 
@@ -81,7 +90,7 @@ class TransactionCheckSender:
         self,
         members: Members[Connection],
         broker_name: str,
-        guests: Members[ProducerLink] | None = None,
+        guests: GuestProducers | None = None,
         may_be_asked: Callable[[Connection, str], bool] | None = None,
     ) -> None:
         self._members = members

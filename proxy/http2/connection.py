@@ -207,7 +207,11 @@ class Http2Connection:
             self._close(stream, by_us=True)
 
     def shut_down(self) -> None:
-        """Begin no more streams, and tell the peer so; those that are open go on."""
+        """Begin no more streams, and tell the peer so; those that are open go on.
+
+        Answers that did not need the rest of their request end without a reset from then on: the peer that was told
+        to leave does, and some clients take the reset for an error without end (h2 of Rust).
+        """
         if self._last_served is None and not self.is_failed:
             self._last_served = self._closed.last_stream_id
             self._out.append(encode_goaway(self._last_served, Http2Code.NO_ERROR))
@@ -241,7 +245,7 @@ class Http2Connection:
         """Close a stream whose answer is sent to its end."""
         if not stream.is_ended or stream.unsent:
             return
-        if stream.is_receiving:  # the answer did not need the rest of the request
+        if stream.is_receiving and self._last_served is None:  # the answer did not need the rest of the request
             self._out.append(encode_reset(stream.stream_id, Http2Code.NO_ERROR))
         self._close(stream, by_us=stream.is_receiving)
 

@@ -58,11 +58,14 @@ class Http2Links:
         if not self._links:
             self._has_emptied.set()
 
-    async def drain(self) -> None:
-        """Begin no more requests, and wait until those that are open have ended, ``DRAIN_MS`` at most."""
+    def shut_down(self) -> None:
+        """Begin no more requests, and tell every peer so."""
         self._is_over = True
         for link in self:
             link.shut_down()
+
+    async def drain(self) -> None:
+        """Wait until the requests that are open have ended and their peers closed, ``DRAIN_MS`` at most."""
         try:
             async with self._clock.timeout(DRAIN_MS):
                 await self._wait_empty()

@@ -8,7 +8,9 @@ Rules
        it keeps closed, is cut off. What is held for all peers of a server together has a limit as well
        (``MemoryBudget``).
     4. A peer that is silent before it has said what it speaks, or without a stream, is sent away.
-    5. The last event of a connection is ``ConnectionEnded``, and it comes once.
+    5. A peer that was told to leave closes the connection after us, within ``LINGER_MS``, and is read until then: what
+       it has just begun is not served, as it was told, and a socket closed under it would be an error to it.
+    6. The last event of a connection is ``ConnectionEnded``, and it comes once.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .headers import encode_headers
 from .limits import Http2Limits
 
 _log = logging.getLogger(__name__)
+LINGER_MS = 500
 
 
 class Http2Registry(Protocol):
@@ -77,6 +80,8 @@ class Http2Link(asyncio.Protocol):
         self._is_collecting = False
         self._is_flushing = False  # at the end of this turn
         self._is_counted = False  # among those that hold much
+        self._is_lingering = False  # until the peer closes
+        self._has_written_eof = False
         self._is_over = False
 
     def __repr__(self) -> str:
@@ -106,7 +111,7 @@ class Http2Link(asyncio.Protocol):
         self._plan_flush()
 
     def shut_down(self) -> None:
-        """Serve the requests that are open and no more, then close."""
+        """Serve the requests that are open and no more, then have the peer close."""
         self._connection.shut_down()
         self._plan_flush()
 
@@ -222,12 +227,29 @@ class Http2Link(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         out = connection.take_output()
-        if out:
+        if out and not self._has_written_eof:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if connection.is_done:
+        if connection.is_failed:
             transport.close()
+        elif connection.is_done:
+            self._linger()
         elif self._is_counted or self.held_bytes > COUNTED_BYTES:
             self._count()
+
+    def _linger(self) -> None:
+        if not self._is_lingering:
+            self._is_lingering = True
+            if self._transport is not None and self._transport.can_write_eof():  # TLS cannot
+                self._has_written_eof = True
+                self._transport.write_eof()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._clock.call_at(self._clock.monotonic_ms() + LINGER_MS, self._end_linger)
+
+    def _end_linger(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._timer = self._clock.call_at(self._clock.monotonic_ms() + self._limits.idle_ms, self._check_idle)
 
     def _count(self) -> None:
         """Have what is held counted while it is much; cut off a peer that lets too much pile up."""
@@ -259,5 +281,5 @@ class Http2Link(asyncio.Protocol):
                 return
             _log.debug("closing the connection to %s: silent for %d ms", self.peer, self._limits.idle_ms)
             self.shut_down()
-            over_at_ms = now_ms + self._limits.idle_ms
+            return
         self._timer = self._clock.call_at(over_at_ms, self._check_idle)

@@ -20,12 +20,15 @@ from typing import Final, Protocol
 
 import msgspec
 
+from ...broker.admin.guests import Consumed
 from ...broker.group.members import CLUSTERING, Client, ConsumerSpec
 from ...broker.operations import BrokerOperations
 from ...broker.transaction.checks import CheckRequest
 from ...common.codes import VERSION
 from ...common.ids import Address, format_address
 from ...common.names import retry_topic
+from ...common.outcome import Outcome
+from ...common.record import Record
 from ...common.subscriptions.subscription import SQL92_TYPE, TAG_TYPE, Subscription
 from ..messages import v2
 from ..messages.enums import ClientType, FilterType
@@ -63,13 +66,27 @@ class CommandStream(Protocol):
         ...
 
 
+class Questions(Protocol):
+    """Asks clients; ``ClientQuestions`` is the real one."""
+
+    def ask_stacks(self, client: "GrpcClient", /) -> Outcome[str]:
+        """Ask a client where its threads are."""
+        ...
+
+    def ask_consumption(self, client: "GrpcClient", record: Record, /) -> Outcome[Consumed]:
+        """Have the listener of a client consume a message."""
+        ...
+
+
 class GrpcClient(msgspec.Struct, eq=False):
     """A client, which administrators see as a connection; what it produces and consumes is what it last said."""
 
     client_id: str
     address: Address
     heard_at_ms: int
-    questions: TransactionQuestions
+    transactions: TransactionQuestions
+    questions: Questions
+    came_at_ms: int = 0
     user: str | None = None
     language: str = ""
     version: str = ""
@@ -95,20 +112,29 @@ class GrpcClient(msgspec.Struct, eq=False):
 
     def ask_transaction(self, request: CheckRequest, store_host: bytes) -> None:
         """Ask what has become of a transaction."""
-        self.questions.ask(self, request, store_host)
+        self.transactions.ask(self, request, store_host)
 
     def may_be_asked(self, topic: str) -> bool:
         """Tell whether its user may see what others have sent to a topic and not committed."""
-        return self.questions.may_ask(self, topic)
+        return self.transactions.may_ask(self, topic)
+
+    def ask_stacks(self) -> Outcome[str]:
+        """Ask where its threads are."""
+        return self.questions.ask_stacks(self)
+
+    def ask_consumption(self, record: Record) -> Outcome[Consumed]:
+        """Have its listener consume a message."""
+        return self.questions.ask_consumption(self, record)
 
 
 class ClientRegistry:
-    """Knows the clients; ``questions`` about transactions are brought to one of them."""
+    """Knows the clients, whom ``transactions`` and ``questions`` ask."""
 
-    def __init__(self, operations: BrokerOperations, questions: TransactionQuestions) -> None:
+    def __init__(self, operations: BrokerOperations, transactions: TransactionQuestions, questions: Questions) -> None:
         self._operations = operations
         self._members = operations.guests
         self._clock = operations.clock
+        self._transactions = transactions
         self._questions = questions
         self._clients: OrderedDict[str, GrpcClient] = OrderedDict()  # the one heard of last is the last
         self._gone: list[Callable[[str], object]] = []
@@ -143,7 +169,15 @@ class ClientRegistry:
             self._drop(client)  # who is not its owner gets here when it was nobody's, or is silent for too long
             client = None
         if client is None:
-            client = GrpcClient(caller.client_id, caller.address, now_ms, self._questions, user=caller.user)
+            client = GrpcClient(
+                caller.client_id,
+                caller.address,
+                now_ms,
+                self._transactions,
+                self._questions,
+                self._clock.now_ms(),
+                caller.user,
+            )
             self._clients[caller.client_id] = client
             if len(self._clients) > MOST_CLIENTS:
                 self._drop(next(iter(self._clients.values())))

@@ -17,6 +17,7 @@ from .authorization import CallGuard
 from .calling import SERVICE, Caller, admit_anybody, unary
 from .clients import LOOK_MS, ClientRegistry
 from .keepers import ClientKeepers
+from .questions import ClientQuestions
 from .receiving import ReceiveService
 from .routes import RouteService
 from .sending import SendService
@@ -36,7 +37,9 @@ class Services:
         self._operations = operations
         ids = TransactionIds(operations.store)
         self._transactions = TransactionService(operations, ids)
-        self.clients = ClientRegistry(operations, self._transactions)
+        self._questions = ClientQuestions(operations.clock)
+        self.clients = ClientRegistry(operations, self._transactions, self._questions)
+        self.clients.on_gone(self._questions.gone)
         self._routes = RouteService(operations, own_address)
         self._sessions = SessionService(self.clients)
         self._sends = SendService(operations, self.clients, ids)
@@ -54,7 +57,7 @@ class Services:
         if access is None:
             methods["SendMessage"] = UnaryMethod(self._sends.serve)
             methods["AckMessage"] = UnaryMethod(self._acknowledge_data)
-        methods["Telemetry"] = StreamMethod(TelemetryService(self._operations, clients, admit).open)
+        methods["Telemetry"] = StreamMethod(TelemetryService(self._operations, clients, self._questions, admit).open)
         return methods
 
     def _served(self) -> dict[str, Served]:

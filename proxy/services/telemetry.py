@@ -9,7 +9,8 @@ Rules
     3. A stream without a client id gets that as its only answer. One that says neither what it publishes nor what it
        subscribes to, or uses names that it may not, ends as INVALID_ARGUMENT; a kind of client that the broker does
        not serve, as INTERNAL.
-    4. What a client answers to a question of the broker is taken by its nonce; it counts for nothing else.
+    4. What a client answers to a question of the broker is taken by its nonce (``ClientQuestions``); it counts for
+       nothing else.
     5. What a client may not say is answered by the refusal alone, with which the stream ends.
     6. The server ends a stream when its client has, and when the port closes.
 """
@@ -28,11 +29,14 @@ from ..messages.statuses import status
 from ..rpc.call import Call, GrpcStatus
 from .calling import NO_CLIENT_ID, Admit, Caller, admit_anybody, caller_of
 from .clients import CONSUMERS, ClientRegistry, GrpcClient
+from .questions import ClientQuestions
 
 REPEAT_MS: Final = 300
 PRODUCER_ATTEMPTS: Final = 3
 MOST_COMMAND_BYTES: Final = 256 << 10
-"""Of what a client says at once, which is kept: settings, and stacks of threads."""
+"""Of settings, which are kept."""
+MOST_ANSWER_BYTES: Final = 4 << 20
+"""Of an answer: stacks of threads."""
 RECEIVE_BATCH: Final = 32
 LONG_POLL_MS: Final = 20_000
 _MINUTE: Final = 60
@@ -47,26 +51,39 @@ _FAILED: Final = "process client telemetryCommand failed. "
 class TelemetryService:
     """Opens the streams."""
 
-    def __init__(self, operations: BrokerOperations, clients: ClientRegistry, admit: Admit = admit_anybody) -> None:
+    def __init__(
+        self,
+        operations: BrokerOperations,
+        clients: ClientRegistry,
+        questions: ClientQuestions,
+        admit: Admit = admit_anybody,
+    ) -> None:
         self._operations = operations
         self._clients = clients
+        self._questions = questions
         self._admit = admit
 
     def open(self, call: Call) -> "TelemetryStream":
         """Return who takes the commands of a client."""
-        return TelemetryStream(call, self._operations, self._clients, self._admit)
+        return TelemetryStream(call, self._operations, self._clients, self._questions, self._admit)
 
 
 class TelemetryStream:
     """The commands of one client."""
 
     def __init__(
-        self, call: Call, operations: BrokerOperations, clients: ClientRegistry, admit: Admit = admit_anybody
+        self,
+        call: Call,
+        operations: BrokerOperations,
+        clients: ClientRegistry,
+        questions: ClientQuestions,
+        admit: Admit,
     ) -> None:
         self._call = call
         self._admit = admit
         self._operations = operations
         self._clients = clients
+        self._questions = questions
         self._client: GrpcClient | None = None
         self._repetition: TimerHandle | None = None
         self._names_client = bool(caller_of(call).client_id)
@@ -79,14 +96,8 @@ class TelemetryStream:
         """Take a command."""
         if not self._names_client:
             return
-        if len(message) > MOST_COMMAND_BYTES:
-            text = f"the command is {len(message)} bytes, limit is {MOST_COMMAND_BYTES}"
-            self._finish(GrpcStatus.INVALID_ARGUMENT, text)
-            return
-        try:
-            command = v2.TelemetryCommand.FromString(message)
-        except ProtobufDecodeError:
-            self._finish(GrpcStatus.UNKNOWN)
+        command = self._read(message)
+        if command is None:
             return
         caller = self._admit(command, self._call)
         if not isinstance(caller, Caller):
@@ -96,6 +107,8 @@ class TelemetryStream:
         client = self._clients.hear(caller)
         if command.WhichOneof("command") == "settings":
             self._take_settings(client, command.settings)
+        else:
+            self._questions.take(client, command)
 
     def ended(self) -> None:
         """End the stream after its client."""
@@ -108,6 +121,22 @@ class TelemetryStream:
     def end(self) -> None:
         """End the stream."""
         self._finish()
+
+    def _read(self, message: bytes) -> v2.TelemetryCommand | None:
+        """Return what a client says; if nobody can tell, or it says too much, its stream ends."""
+        command, limit = v2.TelemetryCommand(), MOST_ANSWER_BYTES
+        if len(message) <= limit:
+            try:
+                command.ParseFromString(message)
+            except ProtobufDecodeError:
+                self._finish(GrpcStatus.UNKNOWN)
+                return None
+            if command.WhichOneof("command") == "settings":
+                limit = MOST_COMMAND_BYTES
+        if len(message) > limit:
+            self._finish(GrpcStatus.INVALID_ARGUMENT, f"the command is {len(message)} bytes, limit is {limit}")
+            return None
+        return command
 
     def _take_settings(self, client: GrpcClient, settings: v2.Settings) -> None:
         fault = _fault(settings)

@@ -1,4 +1,7 @@
-"""Builds drivers of official clients and other programs ahead of the tests: ``build.py [java] [go] …``."""
+"""Builds drivers of official clients and other programs ahead of the tests: ``build.py [java] [go] …``.
+
+Without names it builds all; ``build.py --without-long`` leaves out what takes minutes, and only ``make test-ci`` uses.
+"""
 
 import pathlib
 import sys
@@ -15,6 +18,7 @@ from interop.toolchain import (
     build_grpc_java,
     build_grpc_node,
     build_grpc_python,
+    build_grpc_rust,
     build_h2spec,
     build_java,
     build_spring,
@@ -29,12 +33,17 @@ BUILDS = {
     "grpc-python": build_grpc_python,
     "grpc-node": build_grpc_node,
     "grpc-go": build_grpc_go,
+    "grpc-rust": build_grpc_rust,
 }
+LONG = {"grpc-rust"}
 
 
 def main() -> None:
     """Build the named drivers, or all; a missing tool is told and is no failure, since the tests skip then."""
-    for name in sys.argv[1:] or list(BUILDS):
+    named = sys.argv[1:] or list(BUILDS)
+    if named == ["--without-long"]:
+        named = [name for name in BUILDS if name not in LONG]
+    for name in named:
         started = time.monotonic()
         try:
             BUILDS[name]()

@@ -7,7 +7,7 @@ import pytest
 from interop.clients import waits_between
 from interop.driver import Driver
 from interop.grpc_clients import GrpcDriver, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
-from interop.grpc_drivers import every_grpc_client
+from interop.grpc_drivers import every_grpc_client, every_pushing_client
 from interop.grpc_servers import GrpcServer, ProxyServer
 from interop.traffic import read_topic
 
@@ -16,7 +16,7 @@ SHORTEST_LEASE_MS = 10_000
 
 
 @pytest.mark.feature("G5")
-@every_grpc_client
+@every_pushing_client
 def test_refused_messages_come_again(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
@@ -61,7 +61,7 @@ def test_unacknowledged_messages_come_again(
 
 
 @pytest.mark.feature("G7")
-@every_grpc_client
+@every_pushing_client
 def test_acknowledged_after_a_change_is_done(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
@@ -86,7 +86,7 @@ def test_acknowledged_after_a_change_is_done(
 
 
 @pytest.mark.feature("G7")
-@every_grpc_client
+@every_pushing_client
 def test_changed_lease_ends_as_changed(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
@@ -124,7 +124,7 @@ def test_slow_listener_keeps_its_messages(
 
 
 @pytest.mark.feature("G8")
-@every_grpc_client
+@every_pushing_client
 def test_given_up_messages_are_dead_letters(
     grpc_driver: GrpcDriver,
     java: Driver,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 from interop.grpc_clients import GrpcDriver, MessageView, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
-from interop.grpc_drivers import every_grpc_client
+from interop.grpc_drivers import every_grpc_client, every_pushing_client
 from interop.grpc_servers import GrpcServer
 
 NewTopic = Callable[..., str]
@@ -24,7 +24,7 @@ def numbers_of(messages: Sequence[MessageView], group: str) -> list[int]:
 
 
 @pytest.mark.feature("G9")
-@every_grpc_client
+@every_pushing_client
 def test_messages_of_a_group_come_in_order(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_grpc_group: NewGroup
 ) -> None:
@@ -48,7 +48,7 @@ def test_next_of_a_queue_waits_for_the_one_before(
 ) -> None:
     """While a message of an ordered group is not acknowledged the next of its queue does not come, then it does."""
     topic, group = new_grpc_topic("FIFO", queues=1), new_grpc_group(consumeMessageOrderly=True)
-    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}, "awaitMs": 5000}
+    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}}
     with (
         Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer,
         SimpleConsumer(grpc_driver, **about) as consumer,
@@ -84,7 +84,7 @@ def test_refused_message_stays_before_the_next(
 
 
 @pytest.mark.feature("G10")
-@every_grpc_client
+@every_pushing_client
 def test_delayed_messages_are_not_early(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from interop.clients import Outgoing, Producer
 from interop.driver import Driver
 from interop.grpc_clients import GrpcDriver, MessageView, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
-from interop.grpc_drivers import every_grpc_client
+from interop.grpc_drivers import every_grpc_client, every_pushing_client
 from interop.grpc_servers import GrpcServer, ProxyServer
 from interop.traffic import read_topic
 
@@ -33,7 +33,7 @@ def test_messages_of_remoting_are_received(
     new_name: Callable[[], str],
 ) -> None:
     """What a remoting client sent, also compressed, is whole for a client that speaks gRPC."""
-    if grpc_driver.name == "node5" and isinstance(grpc_server, ProxyServer):
+    if grpc_driver.name in {"node5", "rust5"} and isinstance(grpc_server, ProxyServer):
         pytest.xfail("the official proxy hands a ZLIB body over as one of GZIP")
     topic, large = new_grpc_topic(), bytes(range(256)) * 40
     with Producer(java, namesrv=grpc_server.namesrv) as producer:
@@ -53,7 +53,7 @@ def test_messages_of_remoting_are_received(
 
 
 @pytest.mark.feature("G1", "G4")
-@every_grpc_client
+@every_pushing_client
 def test_thousand_messages_are_pushed_once(
     grpc_driver: GrpcDriver, grpc_server: GrpcServer, new_grpc_topic: NewTopic, new_name: Callable[[], str]
 ) -> None:
@@ -81,7 +81,7 @@ def test_thousand_messages_are_received_once(
     """Two simple consumers of a group receive and acknowledge each of 1,000 messages once."""
     topic, group = new_grpc_topic(), new_name()
     everything = [Outgoing5(b"%d" % number) for number in range(1000)]
-    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}, "awaitMs": 5000}
+    about = {"endpoints": grpc_server.grpc, "group": group, "subscriptions": {topic: None}}
     with Producer5(grpc_driver, endpoints=grpc_server.grpc, topics=[topic]) as producer:
         producer.send_all(topic, *everything, mode="async")
     received: list[MessageView] = []
@@ -110,12 +110,11 @@ def test_filters_choose_messages(
     large = {message.body for message in TAGGED if int(message.properties["size"]) > 7}
     for expression, wanted in (("red || green", red_or_green), ({"sql": "size > 7"}, large)):
         about = {"endpoints": grpc_server.grpc, "subscriptions": {topic: expression}}
-        with (
-            PushConsumer5(grpc_driver, group=new_name(), **about) as pushed,
-            SimpleConsumer(grpc_driver, group=new_name(), **about) as simple,
-        ):
+        with SimpleConsumer(grpc_driver, group=new_name(), **about) as simple:
             assert sorted(bodies(simple.receive_all(len(wanted)))) == sorted(wanted)
-            assert sorted(bodies(pushed.received(len(wanted)))) == sorted(wanted)
+        if grpc_driver.has_push_consumer:
+            with PushConsumer5(grpc_driver, group=new_name(), **about) as pushed:
+                assert sorted(bodies(pushed.received(len(wanted)))) == sorted(wanted)
 
 
 @pytest.mark.feature("G17")

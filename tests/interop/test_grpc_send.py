@@ -121,5 +121,6 @@ def test_administrators_see_the_clients(
         consumer.ack(*consumer.receive_all(3))
         told = grpc_admin.call("examineConsumerConnectionInfo", group)
         assert len(told["connectionSet"]) == 1
-        assert topic in told["subscriptionTable"]
+        if grpc_driver.name != "rust5":  # it tells its filter with each receive alone
+            assert topic in told["subscriptionTable"]
         assert grpc_admin.call("examineConsumeStats", group)["offsetTable"]

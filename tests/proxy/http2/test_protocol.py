@@ -5,14 +5,14 @@ import logging
 
 import pytest
 from http2_echo import Echo
-from http2_peer import EMPTY_SETTINGS, Http2Peer, data, ping, setting
+from http2_peer import EMPTY_SETTINGS, Http2Peer, data, ping, reset_code, setting, uint
 from memory_connection import MemoryTransport
 
 from rocketlet.proxy.http2.events import ConnectionEnded, Http2Event
-from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2FrameParser
+from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2Code, Http2FrameParser
 from rocketlet.proxy.http2.limits import Http2Limits
 from rocketlet.proxy.http2.links import Http2Links
-from rocketlet.proxy.http2.protocol import Http2Link, Http2Service
+from rocketlet.proxy.http2.protocol import LINGER_MS, Http2Link, Http2Service
 from rocketlet.proxy.http2.settings import Setting
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -28,6 +28,15 @@ class Transport(MemoryTransport):
         super().__init__()
         self.writes: list[bytes] = []
         self.is_aborted = False
+        self.has_eof = False
+
+    def can_write_eof(self) -> bool:
+        """Tell that a plain socket can."""
+        return True
+
+    def write_eof(self) -> None:
+        """Note it."""
+        self.has_eof = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep the bytes."""
@@ -112,8 +121,9 @@ async def test_idle_peer_is_sent_away() -> None:
     ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
     ground.clock.advance(2 * LIMITS.idle_ms)
     await asyncio.sleep(0)
-    assert ground.transport.is_over
     assert ground.frames()[-1].kind == FrameType.GOAWAY
+    ground.clock.advance(LINGER_MS)
+    assert ground.transport.is_over
 
 
 async def test_peer_that_does_not_read_the_end_is_cut_off() -> None:
@@ -182,12 +192,47 @@ async def test_failure_of_who_serves_ends_the_connection(caplog: pytest.LogCaptu
 
 
 async def test_shut_down_closes_behind_the_last_answer() -> None:
-    """A server that stops answers what is open, then closes."""
+    """A server that stops answers what is open, then closes, a moment after it has told the peer to."""
     ground = Ground(SILENT)
     ground.link.data_received(HELLO_US + ground.peer.headers(1))
     ground.link.shut_down()
     await asyncio.sleep(0)
+    ground.clock.advance(LINGER_MS)
     assert not ground.transport.is_over
     ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
     await asyncio.sleep(0)
+    ground.clock.advance(LINGER_MS - 1)
+    assert (ground.transport.has_eof, ground.transport.is_over) == (True, False)
+    ground.clock.advance(1)
     assert ground.transport.is_over
+
+
+async def test_streams_that_cross_the_end_are_not_served() -> None:
+    """What a peer begins before it hears that it shall leave is refused, or above what it was told is served."""
+    ground = Ground(SILENT)
+    ground.link.data_received(HELLO_US + ground.peer.headers(1))
+    ground.link.shut_down()
+    await asyncio.sleep(0)
+    leaving = ground.frames()[-1]
+    assert (leaving.kind, leaving.payload[:4]) == (FrameType.GOAWAY, uint(1))
+    ground.link.data_received(ground.peer.headers(3))
+    assert reset_code(ground.frames(), 3) == Http2Code.REFUSED_STREAM
+    ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
+    await asyncio.sleep(0)
+    ground.frames()
+    ground.link.data_received(ground.peer.headers(5))
+    assert (ground.transport.has_eof, ground.transport.is_over, ground.frames()) == (True, False, [])
+
+
+async def test_stream_that_ends_with_its_connection_is_not_reset() -> None:
+    """An answer before the end of its request resets the stream, unless the peer is told to leave anyway."""
+    for leaves, code in ((False, Http2Code.NO_ERROR), (True, None)):
+        ground = Ground(SILENT)
+        ground.link.data_received(HELLO_US + ground.peer.headers(1, flags=0))
+        if leaves:
+            ground.link.shut_down()
+        ground.link.send_headers(1, ((b":status", b"200"),), ends=True)
+        await asyncio.sleep(0)
+        frames = ground.frames()
+        assert frames[-1].stream_id == 1
+        assert reset_code(frames, 1) == code

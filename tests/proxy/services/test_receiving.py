@@ -187,10 +187,16 @@ async def test_waiting_for_a_message(client: Client, caller: Caller, clock: Manu
 
 
 @pytest.mark.feature("G14")
-@pytest.mark.feature("G14")
 @pytest.mark.parametrize(
     ("asked", "left_ms", "waited_ms"),
-    [(None, 23_000, 20_000), (None, 10_000, 8_500), (30, 12_000, 11_800), (2, 5_000, 2_000), (5, 5_000, 4_800)],
+    [
+        (None, 23_000, 20_000),
+        (None, 10_000, 8_500),
+        (30, 12_000, 11_800),
+        (2, 5_000, 2_000),
+        (5, 5_000, 4_800),
+        (5, 4_900, 4_700),
+    ],
 )
 async def test_how_long_a_client_waits(
     client: Client, clock: ManualClock, asked: int | None, left_ms: int, waited_ms: int

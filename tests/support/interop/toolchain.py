@@ -12,6 +12,7 @@ Those of the clients for RocketMQ 5, which speak gRPC:
     Python   tests/interop/python-grpc  python-grpc/target/venv                 pip
     Node.js  tests/interop/node-grpc    node-grpc/target                        npm
     Go       tests/interop/go-grpc      go-grpc/target/driver                   go build
+    Rust     tests/interop/rust-grpc    rust-grpc/target/debug/driver           cargo build
 
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
@@ -37,6 +38,8 @@ JAVA_GRPC_SOURCES = INTEROP / "java-grpc"
 NODE_GRPC_SOURCES = INTEROP / "node-grpc"
 GO_GRPC_SOURCES = INTEROP / "go-grpc"
 PYTHON_GRPC_SOURCES = INTEROP / "python-grpc"
+RUST_GRPC_SOURCES = INTEROP / "rust-grpc"
+LEAST_CARGO = (1, 84)
 SHARED_BY_JAVA_DRIVERS = ("Arguments", "Await", "Command", "CommandLoop", "Named")
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
@@ -156,6 +159,27 @@ def build_grpc_node() -> list[str]:
     node = find_program("node")
     _build_once(target, sources, build)
     return [node, str(target / "driver.js")]
+
+
+def build_grpc_rust() -> pathlib.Path:
+    """Build the driver of the Rust client for RocketMQ 5, which takes minutes; return the program."""
+    target = RUST_GRPC_SOURCES / "target"
+    sources = [RUST_GRPC_SOURCES / "Cargo.toml", *sorted((RUST_GRPC_SOURCES / "src").glob("*.rs"))]
+
+    def build() -> None:
+        _run([_find_cargo(), "build", "--quiet", "--target-dir", str(target)], RUST_GRPC_SOURCES)
+
+    _build_once(target, sources, build)
+    return target / "debug" / "driver"
+
+
+def _find_cargo() -> str:
+    cargo = find_program("cargo")
+    told = subprocess.run([cargo, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"cargo (\d+)\.(\d+)", told)
+    if found is None or tuple(map(int, found.groups())) < LEAST_CARGO:
+        raise MissingToolError(f"cargo {'.'.join(map(str, LEAST_CARGO))} is not installed")
+    return cargo
 
 
 def java_command(
