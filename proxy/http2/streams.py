@@ -4,7 +4,7 @@
     open                     yes            yes
     half closed (remote)     no             yes
     half closed (local)      does not last: a request that was answered before it was complete is reset without error
-    closed                   not in the table; the last ``REMEMBERED`` are known by how they ended
+    closed                   not in the table; at least the last ``REMEMBERED`` are known by how they ended
 
 Rules
     1. The peer begins streams, with odd ids that grow. An id that was passed over was never open.
@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -70,8 +71,8 @@ class ClosedStreams:
 
     def add(self, stream_id: int, *, by_us: bool) -> None:
         """Remember a stream, and whether we ended it while the peer was sending."""
-        if len(self._ended) >= REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+        if len(self._ended) >= 2 * REMEMBERED:  # one by one would pass the gaps of all that were forgotten before
+            self._ended = dict(islice(self._ended.items(), REMEMBERED, None))
         self._ended[stream_id] = by_us
 
     def is_idle(self, stream_id: int) -> bool:

@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -74,6 +75,15 @@ def _interrupt(command: list[str], table: pathlib.Path) -> tuple[int, str, str]:
     return parent.returncode, out, said
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let what is started be interrupted, also where the tests were started in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interruption_stops_the_start(tmp_path: pathlib.Path) -> None:
     """^C in the terminal before the start is complete ends that too, with the code of an interruption."""
     table = tmp_path / "table"
