@@ -25,7 +25,6 @@ from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from .admin.cleaning import CleaningJob
-from .admin.guests import GuestLink
 from .admin.statistics import BrokerStatistics, TrafficCounts
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delayed_messages import DelayRouting, Delays
@@ -60,6 +59,7 @@ from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .admin.guests import GuestLink
     from .operations import BrokerOperations
     from .pop.parts import PopNeeds
     from .replication.pre_online import MasterProgress
@@ -167,7 +167,7 @@ class Components:
         self.long_polling = LongPolling(clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
         self._members = Members[Connection](lambda: store.log_max_offset)
-        self._guests = Members[GuestLink](lambda: store.log_max_offset)
+        self._guests: Members[GuestLink] = Members(lambda: store.log_max_offset)
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
         self._check_job: CheckJob | None = None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.clock import Clock
 from ..store.message_store import MessageStore
-from .admin.guests import GuestLink
 from .group.filters import FilterSelection
 from .group.groups import GroupTable, OffsetTable
 from .group.members import Members
@@ -22,6 +21,7 @@ from .topic.topics import TopicTable
 from .transaction.end_transaction import EndTransaction
 
 if TYPE_CHECKING:
+    from .admin.guests import GuestLink
     from .pop.parts import Pop
     from .security.access import Access
 
@@ -52,7 +52,7 @@ class BrokerOperations(NamedTuple):
     groups: GroupTable
     offsets: OffsetTable
     make_known: Callable[[Sequence[str], Callable[[], object]], object]
-    guests: Members[GuestLink]
+    guests: "Members[GuestLink]"
     filters: FilterSelection
     sends: SendOperations
     send_backs: SendBackOperation

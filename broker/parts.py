@@ -9,7 +9,6 @@ from ..remoting.transport.event_loop import TaskScope
 from ..store.files.files import Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
-from .admin.guests import GuestLink
 from .admin.statistics import BrokerStatistics
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
@@ -29,6 +28,7 @@ from .topic.topics import TopicTable
 from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
+    from .admin.guests import GuestLink
     from .pop.ordered_batches import OrderedBatches
     from .replication.kept_tables import KeptTables
     from .security.storage import SecurityStore
@@ -72,7 +72,7 @@ class AdminParts(NamedTuple):
     delay_delivery: DelayedDelivery
     timer_delivery: TimerDelivery | None
     members: Members[Connection]
-    guests: Members[GuestLink]
+    guests: "Members[GuestLink]"
     everybody: EveryMember
     statistics: BrokerStatistics
     own_address: Callable[[], str]
