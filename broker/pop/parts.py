@@ -96,10 +96,15 @@ class Pop:
             lambda: (name, self._revive_queues),
         )
         self.giving_up = GivingUp(needs.scheduler, tables.topics, self._log, self.acks)
-        self.handlers: dict[int, Handler] = handlers_of(
+        self.handlers = self._build_handlers(peeks)
+
+    def _build_handlers(self, peeks: PeekOperation) -> dict[int, Handler]:
+        needs, settings = self._needs, self._needs.settings
+        name = settings.config.broker_name
+        return handlers_of(
             PopHandlers(self.pops, peeks, self.acks, self.waiting, lambda: name),
             AssignmentHandlers(
-                needs.routes, needs.members, needs.modes, tables, lambda: settings.config.pop, needs.saving
+                needs.routes, needs.members, needs.modes, needs.tables, lambda: settings.config.pop, needs.saving
             ),
         )
 

@@ -200,7 +200,25 @@ def test_deliveries(
     places: tuple[int, int, int],
 ) -> None:
     """What is handed out by the shorter way is what the library writes, whatever a message has."""
-    properties |= dict.fromkeys(properties.keys() & {TIMER_DELIVER_MS, TIMER_OUT_MS}, "1")
+    check_delivery(properties, body, texts, times, places)
+
+
+@pytest.mark.parametrize("text", ["1", "true"])
+@pytest.mark.parametrize("name", sorted(delivery.HIDDEN | delivery.UNUSUAL))
+def test_deliveries_with_each_property(name: str, text: str) -> None:
+    """No property that servers use is left to chance."""
+    check_delivery({name: text}, b"body", ("T", "1 2 3"), (1, 2), (0, 1, 1))
+
+
+def check_delivery(
+    properties: dict[str, str],
+    body: bytes,
+    texts: tuple[str, str],
+    times: tuple[int, int],
+    places: tuple[int, int, int],
+) -> None:
+    """Compare what is handed out with what the library writes."""
+    properties = properties | dict.fromkeys(properties.keys() & {TIMER_DELIVER_MS, TIMER_OUT_MS}, "1")
     queue_id, queue_offset, attempt = places
     new = NewRecord("T", queue_id, body, encode_properties(properties), properties, 0, 0, times[0], HOST)
     record = decode_record(encode_record(new, queue_offset, 0, times[1], HOST))
