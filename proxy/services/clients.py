@@ -12,6 +12,8 @@ Rules
        transactions. Members of classic clients do not see it, and share no queues with it.
     5. Where users are known, a client is that of the user who has signed its first call, until it is gone. What was
        said in its name without a user is forgotten when one comes.
+    6. Telemetry that a client has open ``LEAVE_MS`` after it said that it leaves is ended. The Java client may open it
+       anew while it stops, after a restart of the server say, and waits for its end without limit.
 """
 
 from collections import OrderedDict
@@ -36,6 +38,7 @@ from .calling import Caller
 
 EXPIRY_MS: Final = 120_000
 LOOK_MS: Final = 10_000
+LEAVE_MS: Final = 3_000
 MOST_CLIENTS: Final = 65_536
 """Beyond them the one that has been silent longest is forgotten: who calls may name itself anew each time."""
 CONSUMERS: Final = frozenset({ClientType.PUSH_CONSUMER, ClientType.SIMPLE_CONSUMER})
@@ -238,8 +241,21 @@ class ClientRegistry:
             kind = client.settings.client_type if client.settings is not None else ClientType.PUSH_CONSUMER
             self.consumes(client, client.group, ClientType(kind))
 
-    def terminate(self, client_id: str) -> None:
-        """Forget a client."""
+    def leave(self, caller: Caller) -> None:
+        """Forget a client that says that it leaves."""
+        client = self._clients.get(caller.client_id)
+        if client is not None:
+            self._terminate(client.client_id)
+            self._clock.call_at(self._clock.monotonic_ms() + LEAVE_MS, self._end_left, client.stream, caller)
+
+    def _end_left(self, stream: CommandStream | None, caller: Caller) -> None:
+        if stream is not None:
+            stream.end()
+        client = self._clients.get(caller.client_id)
+        if client is not None and client.address == caller.address:  # else it was started again
+            self._drop(client)
+
+    def _terminate(self, client_id: str) -> None:
         client = self._clients.pop(client_id, None)
         if client is None:
             return
@@ -257,7 +273,7 @@ class ClientRegistry:
     def _drop(self, client: GrpcClient) -> None:
         if client.stream is not None:
             client.stream.end()
-        self.terminate(client.client_id)
+        self._terminate(client.client_id)
 
     def forget_all(self) -> None:
         """Forget all clients: the port is closed; what they have stays theirs for its time."""

@@ -41,5 +41,5 @@ class SessionService:
         self, _request: v2.NotifyClientTerminationRequest, caller: Caller, _call: Call
     ) -> v2.NotifyClientTerminationResponse:
         """Forget a client."""
-        self._clients.terminate(caller.client_id)
+        self._clients.leave(caller)
         return v2.NotifyClientTerminationResponse(status=status(Code.OK))

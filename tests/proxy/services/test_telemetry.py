@@ -15,7 +15,7 @@ from rocketlet.proxy.messages import v2
 from rocketlet.proxy.messages.enums import ClientType, Code, FilterType
 from rocketlet.proxy.rpc.call import GrpcStatus
 from rocketlet.proxy.services import clients
-from rocketlet.proxy.services.clients import EXPIRY_MS
+from rocketlet.proxy.services.clients import EXPIRY_MS, LEAVE_MS
 from rocketlet.proxy.services.telemetry import REPEAT_MS
 from rocketlet.remoting.bodies.admin import ProducerConnections
 from rocketlet.remoting.bodies.body import decode_answer
@@ -176,6 +176,35 @@ def test_heartbeat_keeps_a_client(port: LocalPort, clock: ManualClock) -> None:
     assert port.services.clients.is_alive("me@1")
     port.call("NotifyClientTermination", v2.NotifyClientTerminationRequest(group=group), v2.HeartbeatResponse)
     assert not port.services.clients.is_alive("me@1")
+
+
+def leave(port: LocalPort) -> None:
+    """Say that the client leaves."""
+    port.call("NotifyClientTermination", v2.NotifyClientTerminationRequest(), v2.NotifyClientTerminationResponse)
+
+
+def test_what_a_client_leaves_open_is_ended(port: LocalPort, clock: ManualClock) -> None:
+    """A client that left and has telemetry open, from before or opened since, is not waited for."""
+    before = say(port, producer_settings("T"))
+    leave(port)
+    since = say(port, producer_settings("T"))
+    clock.advance(LEAVE_MS - 1)
+    assert (before.status, since.status) == (None, None)
+    clock.advance(1)
+    assert (before.status, since.status) == (GrpcStatus.OK, GrpcStatus.OK)
+    assert port.services.clients.find("me@1") is None
+
+
+def test_client_that_comes_back_is_not_ended(port: LocalPort, clock: ManualClock) -> None:
+    """Who is started again by the same name, on another connection, is another."""
+    say(port, producer_settings("T"))
+    leave(port)
+    call = make_call()
+    call.remote_address = ("127.0.0.1", 50_001)
+    port.telemetry(call).received(v2.TelemetryCommand(settings=producer_settings("T")).SerializeToString())
+    clock.advance(LEAVE_MS)
+    assert call.status is None
+    assert port.services.clients.is_alive("me@1")
 
 
 def test_kind_that_is_not_served_is_refused(port: LocalPort) -> None:
