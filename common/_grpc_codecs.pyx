@@ -8,7 +8,7 @@ characters outside printable ASCII, fields that are rarely set, and whatever is 
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
     object PyUnicode_FromStringAndSize(const char *text, Py_ssize_t size)
@@ -26,6 +26,8 @@ cdef uint64_t _MOST_SECONDS = 10000000000
 cdef uint64_t _MOST_NANOS = 1000000000
 cdef int _FIELD_BYTES = 32  # counted for each header beside its name and value
 cdef int _FIRST_OWN = 62
+cdef const char *_FIRST_LETTERS_OF_FAULTS = "ckptu:"  # connection, keep-alive, proxy-connection, te, upgrade
+cdef frozenset _REQUEST_NAMES = frozenset((b":method", b":scheme", b":path", b":authority"))
 cdef int _MOST_HEAD_BYTES = 12  # the key of a field, and a number
 cdef int _MOST_NUMBERS_BYTES = 128  # of a delivery, with its digest's head and its instants
 
@@ -129,15 +131,17 @@ cdef int read_milliseconds(Span *stamp, int64_t *at_ms) noexcept nogil:
 def read_send(bytes data):
     """Return what a request to send one common message says (``services/sending.py``), ``None`` for all others.
 
-    Returned are its topic, id, tag, keys, born host, time of birth in ms, user properties and body.
+    Returned are its topic, id, time of birth in ms, body and user properties; and what is stored of all its properties,
+    as a text in the order of ``publish``, and by their names.
     """
     cdef Span whole, message, content, name, topic = _NONE, system = _NONE, body = _NONE
     cdef Span tag = _NONE, message_id = _NONE, born_host = _NONE, key, text
     cdef int number, kind
     cdef uint64_t value
     cdef int64_t born_at_ms = -1
-    cdef dict properties = {}
+    cdef dict users = {}, stored
     cdef list keys = []
+    cdef str word, born_text, name_text, id_text, host_text, properties = ""
     whole.at = <const uint8_t *>PyBytes_AS_STRING(data)
     whole.end = whole.at + PyBytes_GET_SIZE(data)
     if not read_field(&whole, &number, &kind, &message, &value) or number != 1 or kind != _BYTES:
@@ -160,7 +164,7 @@ def read_send(bytes data):
                     text = name
                 else:
                     return None
-            properties[text_of(&key) if key.at != NULL else ""] = text_of(&text) if text.at != NULL else ""
+            users[text_of(&key) if key.at != NULL else ""] = text_of(&text) if text.at != NULL else ""
         elif number == 3 and system.at == NULL:
             system = content
         elif number == 4 and body.at == NULL:
@@ -182,6 +186,8 @@ def read_send(bytes data):
         elif not is_word(&content):
             return None
         elif number == 1:
+            if memchr(content.at, c"|", length(&content)) != NULL:
+                return None
             tag = content
         elif number == 2:
             keys.append(text_of(&content))
@@ -193,16 +199,25 @@ def read_send(bytes data):
             return None
     if message_id.at == NULL or born_host.at == NULL or born_at_ms < 0:
         return None
-    return (
-        text_of(&name),
-        text_of(&message_id),
-        text_of(&tag) if tag.at != NULL else "",
-        keys,
-        text_of(&born_host),
-        born_at_ms,
-        properties,
-        PyBytes_FromStringAndSize(<const char *>body.at, length(&body)),
+    stored = {}
+    if users:
+        stored.update(users)
+        properties = "".join([f"{first}\x01{second}\x02" for first, second in users.items()])
+    if tag.at != NULL:
+        word = stored["TAGS"] = text_of(&tag)
+        properties = f"{properties}TAGS\x01{word}\x02"
+    if keys:
+        word = stored["KEYS"] = " ".join(keys)
+        properties = f"{properties}KEYS\x01{word}\x02"
+    name_text, id_text, host_text, born_text = text_of(&name), text_of(&message_id), text_of(&born_host), str(born_at_ms)
+    stored["UNIQ_KEY"], stored["RECONSUME_TIME"], stored["PGROUP"] = id_text, "0", name_text
+    stored["__BORNHOST"], stored["BORN_TIMESTAMP"] = host_text, born_text
+    properties = (
+        f"{properties}UNIQ_KEY\x01{id_text}\x02RECONSUME_TIME\x010\x02PGROUP\x01{name_text}\x02"
+        f"__BORNHOST\x01{host_text}\x02BORN_TIMESTAMP\x01{born_text}\x02"
     )
+    bytes_of_body = PyBytes_FromStringAndSize(<const char *>body.at, length(&body))
+    return name_text, id_text, born_at_ms, bytes_of_body, users, properties, stored
 
 
 def read_ack(bytes data):
@@ -269,15 +284,36 @@ cdef inline Py_ssize_t field_bytes(tuple field):
     return PyBytes_GET_SIZE(field[0]) + PyBytes_GET_SIZE(field[1]) + _FIELD_BYTES
 
 
-def decode_fields(bytes data, tuple fixed, list entries, Py_ssize_t size, Py_ssize_t limit, Py_ssize_t left):
-    """Return the fields of a header block, those that stand in it as texts, the new size of the table, what is left.
+cdef int is_faultless(bytes name, bytes value):
+    """Tell that a header has no fault, as nearly none has; 0 when it is to be looked at."""
+    cdef const uint8_t *text = <const uint8_t *>PyBytes_AS_STRING(name)
+    cdef const uint8_t *content = <const uint8_t *>PyBytes_AS_STRING(value)
+    cdef Py_ssize_t at, size = PyBytes_GET_SIZE(name)
+    if size < 3 or memchr(_FIRST_LETTERS_OF_FAULTS, text[0], 6) != NULL:
+        return name in _REQUEST_NAMES and is_one_line(content, PyBytes_GET_SIZE(value))
+    for at in range(size):
+        if not (c"a" <= text[at] <= c"z" or text[at] == c"-" or c"0" <= text[at] <= c"9"):
+            return 0
+    return is_one_line(content, PyBytes_GET_SIZE(value))
 
-    ``entries`` are the table, which is ``size`` of at most ``limit`` bytes; ``left`` is what the fields may have.
+
+cdef inline int is_one_line(const uint8_t *text, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(size):
+        if text[at] == 0 or text[at] == 10 or text[at] == 13:
+            return 0
+    return 1
+
+
+def decode_fields(bytes data, tuple fixed, list entries, Py_ssize_t size, Py_ssize_t limit, Py_ssize_t left):
+    """Return the fields of a header block, the new size of the table, and what is left.
+
+    The second is those that stand in the block as texts and might have a fault, which Python finds. ``entries`` are the table, which is ``size`` of at most ``limit`` bytes; ``left`` is what the fields may have.
     ``None``: the table is as it was (``http2/decompression.py``).
     """
     cdef Span block
     cdef Py_ssize_t index, known = len(entries), count = known, gone = 0
-    cdef list fields = [], new = []
+    cdef list fields = [], suspects = []
     cdef tuple field
     cdef bytes name, value
     cdef int is_kept
@@ -303,7 +339,8 @@ def decode_fields(bytes data, tuple fixed, list entries, Py_ssize_t size, Py_ssi
             if value is None:
                 break
             field = (name, value)
-            new.append(field)
+            if not is_faultless(name, value):
+                suspects.append(field)
         left -= field_bytes(field)
         if left < 0:
             break
@@ -317,7 +354,7 @@ def decode_fields(bytes data, tuple fixed, list entries, Py_ssize_t size, Py_ssi
                 gone += 1
     else:
         del entries[:gone]
-        return fields, new, size, left
+        return fields, suspects, size, left
     del entries[known:]
     return None
 
@@ -493,3 +530,73 @@ def encode_delivery(tuple texts, tuple numbers, dict users, tuple keys, bytes bo
     at = put_field(at, 4, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
     assert at - PyBytes_AS_STRING(made) == PyBytes_GET_SIZE(made)
     return made
+
+
+def common_fields(list headers):
+    """Return the headers of a common request by their names (``http2/headers.py``); ``None`` for one to be looked at.
+
+    Common are three or four pseudo headers in front, none of them twice, and no length of the body.
+    """
+    cdef dict fields = {}
+    cdef tuple field
+    cdef bytes name
+    cdef const char *text
+    cdef Py_ssize_t size, count = 0, pseudo = 0
+    for field in headers:
+        name = <bytes>field[0]
+        text, size = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+        if size and text[0] == c":":
+            if pseudo != count:
+                return None
+            pseudo += 1
+        elif size == 14 and memcmp(text, b"content-length", 14) == 0:
+            return None
+        elif size == 17 and memcmp(text, b"transfer-encoding", 17) == 0:
+            return None
+        fields[name] = field[1]
+        count += 1
+    if len(fields) != count or b":method" not in fields or b":scheme" not in fields or not fields.get(b":path"):
+        return None
+    return fields if pseudo == 3 or (pseudo == 4 and b":authority" in fields) else None
+
+
+cdef inline char *put_frame_head(char *at, Py_ssize_t size, int kind, int flags, uint64_t stream_id) noexcept nogil:
+    at[0], at[1], at[2] = <char>(size >> 16), <char>(size >> 8), <char>size
+    at[3], at[4] = <char>kind, <char>flags
+    at[5], at[6], at[7], at[8] = <char>(stream_id >> 24), <char>(stream_id >> 16), <char>(stream_id >> 8), <char>stream_id
+    return at + 9
+
+
+def encode_answer_frames(uint64_t stream_id, bytes head, bytes body, bytes tail):
+    """Return HEADERS, DATA and the HEADERS that end a stream (``http2/frames.py``)."""
+    cdef Py_ssize_t head_size = PyBytes_GET_SIZE(head), body_size = PyBytes_GET_SIZE(body)
+    cdef Py_ssize_t tail_size = PyBytes_GET_SIZE(tail)
+    cdef bytes frames = PyBytes_FromStringAndSize(NULL, 27 + head_size + body_size + tail_size)
+    cdef char *at = PyBytes_AS_STRING(frames)
+    at = put_frame_head(at, head_size, 1, 4, stream_id)
+    memcpy(at, PyBytes_AS_STRING(head), head_size)
+    at = put_frame_head(at + head_size, body_size, 0, 0, stream_id)
+    memcpy(at, PyBytes_AS_STRING(body), body_size)
+    at = put_frame_head(at + body_size, tail_size, 1, 5, stream_id)
+    memcpy(at, PyBytes_AS_STRING(tail), tail_size)
+    return frames
+
+
+def read_timeout(bytes text):
+    """Return how many milliseconds a caller waits (``rpc/headers.py``), -1 for what is to be looked at."""
+    cdef Py_ssize_t at, size = PyBytes_GET_SIZE(text) - 1
+    cdef const char *digits = PyBytes_AS_STRING(text)
+    cdef int64_t number = 0
+    if size < 1 or size > 8:
+        return -1
+    for at in range(size):
+        if not c"0" <= digits[at] <= c"9":
+            return -1
+        number = number * 10 + digits[at] - c"0"
+    if digits[size] == c"m":
+        return number
+    if digits[size] == c"u":
+        return (number + 999) // 1000
+    if digits[size] == c"n":
+        return (number + 999_999) // 1_000_000
+    return -1

@@ -239,9 +239,10 @@ class PropertyEnricher:
         """Add other values of the same properties from now on."""
         self._own, self._own_text = dict(own), encode_properties(own)
 
-    def enrich(self, text: str) -> StoredProperties:
-        """Return what shall be stored of the properties that a request carries."""
-        properties = parse_properties(text)
+    def enrich(self, text: str, properties: dict[str, str] | None = None) -> StoredProperties:
+        """Return what shall be stored of the properties that a request carries, parsed or not."""
+        if properties is None:
+            properties = parse_properties(text)
         is_plain = self._needs_care.isdisjoint(properties)
         if not is_plain and not self._replaced.isdisjoint(properties):
             return self.enrich_parsed(properties)
@@ -331,14 +332,16 @@ class SendOperations:
         self._settings = settings
         self.store = scheduler.store
 
-    def send(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
-        """Store a message."""
+    def send(
+        self, message: SendRequest, body: bytes, sender: Sender, properties: dict[str, str] | None = None
+    ) -> Outcome[Sent]:
+        """Store a message; ``properties`` are its own by their names, where its caller has them so, and are kept."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
         waits = not self._may_wait or _waits_for_store(message, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
-            return self._stall.park(partial(self.send, message, body, sender))
-        stored = self._enricher.enrich(message.properties or "")
+            return self._stall.park(partial(self.send, message, body, sender, properties))
+        stored = self._enricher.enrich(message.properties or "", properties)
         if not stored.is_plain and INNER_NUM in stored.properties and not message.sys_flag & INNER_BATCH:
             return Outcome(_NO_BATCH, is_settled=True)
         admission = self._validator.validate(message, sender.version, sender.address)

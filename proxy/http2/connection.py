@@ -23,6 +23,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ...common.errors import Http2Error
+from .compiled import codecs
 from .events import (
     BodyReceived,
     ConnectionEnded,
@@ -52,7 +53,7 @@ from .frames import (
     encode_window_update,
     unpad,
 )
-from .headers import HeaderReader, content_length, encode_headers, request_fault, trailers_fault
+from .headers import HeaderReader, body_length, encode_headers, trailers_fault
 from .limits import FloodGuard, Http2Limits
 from .sending import Http2Sender
 from .settings import PeerSettings, encode_own_settings
@@ -289,11 +290,16 @@ class Http2Connection:
             return
         stream.held_bytes += len(data)
         self.held_body_bytes += len(data)
-        if ends:
-            stream.is_receiving = False
-        else:
+        if not ends:
             self._open_window(stream)
-        self._events.append(BodyReceived(stream_id, data, ends))
+            self._events.append(BodyReceived(stream_id, data, ends))
+            return
+        stream.is_receiving = False
+        begun = self._events[-1] if self._events and data else None
+        if type(begun) is RequestStarted and begun.stream_id == stream_id:
+            begun.body, begun.ends = data, True
+        else:
+            self._events.append(BodyReceived(stream_id, data, ends))
 
     def _data_fault(self, stream: Http2Stream, size: int, body_size: int, *, ends: bool) -> Http2Code | None:
         if not stream.is_receiving:
@@ -360,15 +366,15 @@ class Http2Connection:
         if len(self._streams) >= limits.max_streams or self._last_served is not None:
             self._refuse(stream_id, Http2Code.REFUSED_STREAM)
             return
-        fields = dict(headers)
-        if block.depends_on_itself or request_fault(headers, fields, checks_fields=not self._headers.is_faultless):
-            self._refuse(stream_id, Http2Code.PROTOCOL_ERROR)
-            return
-        try:
-            missing_bytes = content_length(headers, fields)
-        except ValueError:
-            missing_bytes = -1
-        if missing_bytes is not None and (missing_bytes < 0 or (block.ends and missing_bytes)):
+        fields = None if codecs is None or not self._headers.is_faultless else codecs.common_fields(headers)
+        missing_bytes = None
+        if fields is None:
+            fields = dict(headers)
+            missing_bytes = body_length(headers, fields, checks_fields=not self._headers.is_faultless)
+            if missing_bytes is not None and (missing_bytes < 0 or (block.ends and missing_bytes)):
+                self._refuse(stream_id, Http2Code.PROTOCOL_ERROR)
+                return
+        if block.depends_on_itself:
             self._refuse(stream_id, Http2Code.PROTOCOL_ERROR)
             return
         window, header_bytes = limits.stream_window_bytes, self._headers.list_bytes

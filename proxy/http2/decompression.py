@@ -61,8 +61,8 @@ class HeaderDecoder:
         if codecs is not None:
             found = codecs.decode_fields(block, _FIXED, self._entries, self._size, self._limit, self._max_list_bytes)
             if found is not None:
-                headers, new, self._size, left = found
-                for name, value in new:
+                headers, suspects, self._size, left = found
+                for name, value in suspects:
                     self._check(name, value)
                 self.list_bytes = self._max_list_bytes - left
                 return headers

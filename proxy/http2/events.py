@@ -12,20 +12,22 @@ from msgspec import Struct
 Headers = list[tuple[bytes, bytes]]
 
 
-class RequestStarted(Struct, frozen=True, gc=False):
+class RequestStarted(Struct, gc=False):
     """A request, with its headers; they are valid, the pseudo headers first.
 
-    ``fields`` are the same by their names, of those that came twice the last.
+    ``fields`` are the same by their names, of those that came twice the last. A ``body`` that came whole in the same
+    read, right behind the headers, as that of nearly every call does, is here, and ``ends`` the request.
     """
 
     stream_id: int
     headers: Headers
     fields: dict[bytes, bytes]
     ends: bool
+    body: bytes = b""
 
 
 class BodyReceived(Struct, frozen=True, gc=False):
-    """A piece of a request's body; whoever takes it calls ``release`` when it is not kept any more."""
+    """A piece of a request's body; whoever takes one calls ``release`` when it is not kept any more."""
 
     stream_id: int
     data: bytes

@@ -23,6 +23,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from ...common.errors import Http2Error
+from .compiled import codecs
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEADER_BYTES = 9
@@ -179,6 +180,8 @@ def encode_header_frames(stream_id: int, block: bytes, max_frame_bytes: int, *, 
 
 def encode_answer_frames(stream_id: int, head: bytes, body: bytes, tail: bytes) -> bytes:
     """Return HEADERS, DATA and the HEADERS that end a stream, each of a size that fits a frame."""
+    if codecs is not None:
+        return codecs.encode_answer_frames(stream_id, head, body, tail)
     size, pack = len(body), _HEAD.pack
     return b"".join(
         (

@@ -156,22 +156,15 @@ def _field_fault(name: bytes, value: bytes) -> str | None:
     return f"te is {value[:40]!r}" if name == b"te" and value != b"trailers" else None
 
 
-def content_length(headers: Headers, fields: Mapping[bytes, bytes]) -> int | None:
-    """Return how long a body is said to be, None where it is not said.
-
-    Raises:
-        ValueError: it is no number, or there are two.
-    """
+def body_length(headers: Headers, fields: Mapping[bytes, bytes], *, checks_fields: bool) -> int | None:
+    """Return how long the body of a request is said to be, None where it is not said, -1 for headers with a fault."""
+    if request_fault(headers, fields, checks_fields=checks_fields) is not None:
+        return -1
     text = fields.get(b"content-length")
     if text is None:
         return None
-    if (
-        not text.isdigit()
-        or len(text) > 19
-        or any(name == b"content-length" and value != text for name, value in headers)
-    ):
-        raise ValueError(f"content-length is {text[:40]!r}")
-    return int(text)
+    is_said_twice = any(name == b"content-length" and value != text for name, value in headers)
+    return int(text) if text.isdigit() and len(text) <= 19 and not is_said_twice else -1
 
 
 @lru_cache(maxsize=256)

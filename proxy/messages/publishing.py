@@ -46,7 +46,6 @@ from ...common.properties import (
     TRACE_CONTEXT,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
-    format_properties,
 )
 from . import v2
 from .enums import Code, DigestType, Encoding, MessageType
@@ -100,30 +99,19 @@ class PlainMessage(NamedTuple):
 
     topic: str
     message_id: str
-    tag: str
-    keys: list[str]
-    born_host: str
     born_at_ms: int
-    user_properties: dict[str, str]
     body: bytes
+    user_properties: dict[str, str]
+    property_text: str
+    """What is stored of its properties, in the order of ``publish``."""
+    properties: dict[str, str]
+    """The same by their names."""
 
     @property
     def is_common(self) -> bool:
         """Whether no check of ``publish`` can find a fault in its words, and it is of no special kind."""
         user = self.user_properties
-        return "|" not in self.tag and (not user or (len(user) <= MAX_PROPERTIES and _CARE.isdisjoint(user)))
-
-    def property_text(self) -> str:
-        """Return what is stored of its properties, in the order of ``publish``."""
-        text = format_properties(self.user_properties) if self.user_properties else ""
-        if self.tag:
-            text = f"{text}{TAGS}\x01{self.tag}\x02"
-        if self.keys:
-            text = f"{text}{KEYS}\x01{' '.join(self.keys)}\x02"
-        return (
-            f"{text}{UNIQ_KEY}\x01{self.message_id}\x02{RECONSUME_TIME}\x010\x02{PRODUCER_GROUP}\x01{self.topic}\x02"
-            f"{BORN_HOST}\x01{self.born_host}\x02{BORN_TIMESTAMP}\x01{self.born_at_ms}\x02"
-        )
+        return not user or (len(user) <= MAX_PROPERTIES and _CARE.isdisjoint(user))
 
 
 def publish(message: v2.Message, born_host: str, rules: PublishRules) -> Publication | v2.Status:

@@ -45,6 +45,10 @@ class Call(Protocol):
         """The headers of the caller, without those of HTTP/2."""
         ...
 
+    def values(self, names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return some headers as they came, empty where there is none; of one that came twice, the last."""
+        ...
+
     @property
     def remote_address(self) -> Address:
         """Whose call it is."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ...common.errors import GrpcMessageError
+from ..http2.compiled import codecs
 from ..http2.events import RequestStarted
 from .call import GrpcStatus
 
@@ -85,6 +86,8 @@ def parse_timeout(text: bytes) -> int | None:
     Raises:
         GrpcMessageError: it is no time.
     """
+    if codecs is not None and (timeout_ms := codecs.read_timeout(text)) >= 0:
+        return timeout_ms
     number, unit_ns = text[:-1], _NANOSECONDS.get(text[-1:])
     if unit_ns is None or not number.isdigit() or len(number) > _MOST_DIGITS:
         raise GrpcMessageError(f"grpc-timeout is {text[:40]!r}", GrpcStatus.INTERNAL)

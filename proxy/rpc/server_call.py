@@ -53,6 +53,11 @@ class ServerCall(Struct, eq=False):
             self._metadata = CallMetadata(self._request)
         return self._metadata
 
+    def values(self, names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return some headers as they came, empty where there is none; of one that came twice, the last."""
+        find = self._request.fields.get
+        return tuple([find(name, b"") for name in names])
+
     @property
     def remote_address(self) -> Address:
         """Whose call it is."""

@@ -220,7 +220,7 @@ class GrpcService:
         if b"grpc-timeout" in fields:
             self._begun.append(call)
         if event.ends:
-            self._hand_on(request, b"", ends=True)
+            self._hand_on(request, event.body, ends=True)
 
     def _open(self, call: ServerCall, fields: dict[bytes, bytes], link: Http2Link) -> _Request:
         """Return what takes the request of a call.

@@ -11,7 +11,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from google.protobuf.message import DecodeError as ProtobufDecodeError
@@ -24,6 +25,7 @@ from ..messages.statuses import status
 from ..rpc.call import Call, GrpcStatus, UnaryMethod
 
 SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
+_NAMES: Final = (b"x-mq-client-id", b"x-mq-language", b"x-mq-client-version")
 NO_CLIENT_ID: Final = "client id cannot be empty"
 A = TypeVar("A")
 
@@ -74,13 +76,13 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 
 def caller_of(call: Call) -> Caller:
     """Return who calls, by its own word."""
-    told: Mapping[str, str] = call.metadata
-    return Caller(
-        told.get("x-mq-client-id", "").strip(),
-        told.get("x-mq-language", ""),
-        told.get("x-mq-client-version", ""),
-        call.remote_address,
-    )
+    return _caller(call.values(_NAMES), call.remote_address)
+
+
+@lru_cache(maxsize=256)  # the same clients call again and again
+def _caller(values: tuple[bytes, ...], address: Address) -> Caller:
+    client_id, language, version = [value.decode(errors="replace") for value in values]
+    return Caller(client_id.strip(), language, version, address)
 
 
 def admit_anybody(_request: object, call: Call) -> Caller | v2.Status:

@@ -94,13 +94,14 @@ class SendService:
             return False
         if not topic.perm & PERM_WRITE or topic.write_queue_nums <= 0 or topic_type(topic) not in _PLAIN_TYPES:
             return False
-        text = message.property_text()
+        text = message.property_text
         if not 0 < len(body) <= self._rules.max_body_bytes or len(text) > MAX_PROPERTY_BYTES:
             return False
         self._next_queue += 1
         send = GrpcSend(name, self._next_queue % topic.write_queue_nums, message.born_at_ms, text, 0)
         self._hear(caller, name)
-        outcome = self._operations.sends.send(send, body, Sender(caller.address, VERSION, waits=True))
+        sender = Sender(caller.address, VERSION, waits=True)
+        outcome = self._operations.sends.send(send, body, sender, message.properties)
         if outcome.is_settled:
             self._answer_plain(call, message, outcome)
         else:

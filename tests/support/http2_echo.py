@@ -34,7 +34,8 @@ class Echo:
         """Answer requests that are complete."""
         if isinstance(event, RequestStarted):
             if event.ends:
-                self._answer(link, event.stream_id, HELLO)
+                link.release(event.stream_id, len(event.body))
+                self._answer(link, event.stream_id, event.body or HELLO)
             else:
                 self._bodies[link, event.stream_id] = []
         elif isinstance(event, BodyReceived):

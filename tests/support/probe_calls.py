@@ -27,6 +27,10 @@ class ProbeCall:
     def __repr__(self) -> str:
         return f"<ProbeCall with {len(self.sent)} answers, {self.status}>"
 
+    def values(self, names: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        """Return headers as they would have come."""
+        return tuple(self.metadata.get(name.decode(), "").encode() for name in names)
+
     def remaining_ms(self) -> int | None:
         """Return how long its caller waits."""
         return self.left_ms

@@ -28,6 +28,7 @@ FRAMES = st.lists(st.one_of(ANY_FRAME, st.sampled_from(REQUESTS), st.binary(max_
 def _answer(connection: Http2Connection, events: list[Http2Event]) -> None:
     for event in events:
         if isinstance(event, RequestStarted):
+            connection.release(event.stream_id, len(event.body))
             connection.send_headers(event.stream_id, OK)
             connection.send_body(event.stream_id, BODY, ends=event.ends)
         elif isinstance(event, BodyReceived):

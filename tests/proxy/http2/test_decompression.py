@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rocketlet.proxy.http2 import decompression
 from rocketlet.proxy.http2.decompression import TABLE_BYTES, HeaderDecoder
+from rocketlet.proxy.http2.headers import HeaderReader, trailers_fault
 
 LIMIT = 1 << 16
 NAME = st.one_of(
@@ -102,11 +103,32 @@ def test_fields_are_looked_at_when_they_come_as_texts() -> None:
     """One that is named by its place in the table has been seen before; the size is that of all fields."""
     seen: list[tuple[bytes, bytes]] = []
     encoder, decoder = Encoder(), HeaderDecoder(LIMIT, lambda name, value: seen.append((name, value)))
-    fields = [(b":method", b"POST"), (b"x-id", b"1"), (b"te", b"trailers")]
+    fields = [(b":method", b"POST"), (b"x_id", b"1"), (b"te", b"trailers")]
     decoder.decode(encoder.encode(fields, huffman=False))
-    decoder.decode(encoder.encode([*fields, (b"x-id", b"2")], huffman=False))
-    assert seen == [(b"x-id", b"1"), (b"te", b"trailers"), (b"x-id", b"2")]
+    decoder.decode(encoder.encode([*fields, (b"x_id", b"2")], huffman=False))
+    assert seen == [(b"x_id", b"1"), (b"te", b"trailers"), (b"x_id", b"2")]
     assert decoder.list_bytes == 11 + 5 + 10 + 5 + 4 * 32
+
+
+WORD = st.text("abkptux-_.:A1 ", max_size=6).map(str.encode)
+ODD_NAME = st.one_of(
+    WORD,
+    st.binary(max_size=3),
+    st.sampled_from([b"te", b"connection", b"keep-alive", b"proxy-connection", b"upgrade"]),
+    st.sampled_from([b":path", b":status", b":authority", b"user-agent", b"content-type", b"x-mq-client-id"]),
+)
+ODD_VALUE = st.one_of(WORD, st.sampled_from([b"trailers", b"a\nb", b"a\rb", b"a\0b", b"\xe4"]))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ODD_NAME, ODD_VALUE)
+def test_faults_of_fields_are_seen(name: bytes, value: bytes) -> None:
+    """A field with a fault is noticed, and no other, whichever way it is decompressed."""
+    reader = HeaderReader(LIMIT, 16)
+    reader.read(Encoder().encode([(name, value)], huffman=False))
+    pseudo = name in {b":path", b":authority"}
+    fault = trailers_fault([(b"x" if pseudo else name, value)])
+    assert reader.is_faultless == (fault is None)
 
 
 def test_entries_leave_a_full_table() -> None:

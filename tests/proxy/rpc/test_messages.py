@@ -79,7 +79,7 @@ def test_flags() -> None:
         (b"no gzip", "cannot be decompressed"),
         (gzip.compress(b"one", mtime=0)[:-1], "too early"),
         (gzip.compress(b"one", mtime=0)[:-8] + bytes(8), "cannot be decompressed"),
-        (gzip.compress(b"one", mtime=0) + gzip.compress(b"two"), "too late"),
+        (gzip.compress(b"one", mtime=0) + gzip.compress(b"two", mtime=0), "too late"),
         (zlib.compress(b"one"), "cannot be decompressed"),
     ],
 )

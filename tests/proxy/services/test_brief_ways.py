@@ -13,7 +13,7 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.topics import MESSAGE_TYPE, make_topic
 from rocketlet.common.ids import encode_host
-from rocketlet.common.properties import TIMER_DELIVER_MS, TIMER_OUT_MS, encode_properties
+from rocketlet.common.properties import TIMER_DELIVER_MS, TIMER_OUT_MS, encode_properties, parse_properties
 from rocketlet.common.record import NewRecord, decode_record, encode_record
 from rocketlet.proxy.http2.compiled import codecs
 from rocketlet.proxy.messages import brief, delivery, v2
@@ -125,6 +125,10 @@ def test_sends(port: LocalPort, system: dict[str, Any], topic: str, properties: 
     (short, kept), (other, kept_by_other) = both_ways(port, "SendMessage", request)
     assert without_offset(short) == without_offset(other)
     assert kept == kept_by_other
+    assert codecs is not None
+    if found := codecs.read_send(request):
+        *_, text, by_name = found
+        assert parse_properties(text) == by_name
 
 
 def test_common_messages_take_the_shorter_way(port: LocalPort) -> None:
@@ -134,7 +138,10 @@ def test_common_messages_take_the_shorter_way(port: LocalPort) -> None:
     data = v2.SendMessageRequest(messages=[sent]).SerializeToString()
     assert codecs is not None
     found = codecs.read_send(data)
-    assert found == ("T", "01AB", "TagA", ["k1", "k2"], "here", 1_700_000_000_005, {"a": "1"}, b"body")
+    assert found is not None
+    *said, text, properties = found
+    assert said == ["T", "01AB", 1_700_000_000_005, b"body", {"a": "1"}]
+    assert (properties["KEYS"], parse_properties(text)) == ("k1 k2", properties)
     ack = v2.AckMessageRequest(group=v2.Resource(name="g"), topic=v2.Resource(name="T"))
     ack.entries.add(message_id="01AB", receipt_handle="1 2 3")
     assert codecs.read_ack(ack.SerializeToString()) == ("g", "T", "01AB", "1 2 3")
