@@ -241,6 +241,53 @@ def parse_properties(str text):
     return properties
 
 
+cdef inline const uint8_t *read_word(const uint8_t *at, const uint8_t *end, int64_t *number) noexcept nogil:
+    """Take a number of at most 18 digits and the space behind it; return where the next word is, NULL if it is none."""
+    cdef const uint8_t *start = at
+    number[0] = 0
+    while at < end and c"0" <= at[0] <= c"9":
+        number[0] = number[0] * 10 + at[0] - c"0"
+        at += 1
+        if at - start > 18:
+            return NULL
+    if at == start or (at < end and at[0] != c" "):
+        return NULL
+    return at + 1
+
+
+def parse_handle(str text):
+    """Return the words of a handle as brokers write it (``pop_texts.parse_handle``), ``None`` for all others."""
+    cdef Py_ssize_t size, word
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef const uint8_t *name
+    cdef int64_t[4] numbers
+    cdef int64_t queue_id, queue_offset
+    if not text.isascii():
+        return None
+    at = <const uint8_t *>PyUnicode_AsUTF8AndSize(text, &size)
+    end = at + size
+    for word in range(4):
+        at = read_word(at, end, &numbers[word])
+        if at == NULL or at >= end:
+            return None
+    if end - at < 3 or not c"0" <= at[0] <= c"2" or at[1] != c" ":
+        return None
+    retry = text[at - (end - size)]
+    name = at + 2
+    at = <const uint8_t *>memchr(name, c" ", end - name)
+    if at == NULL:
+        return None
+    broker_name = PyUnicode_FromStringAndSize(<const char *>name, at - name)
+    at = read_word(at + 1, end, &queue_id)
+    if at == NULL or at >= end:
+        return None
+    at = read_word(at, end, &queue_offset)
+    if at == NULL:
+        return None
+    return numbers[0], numbers[1], numbers[2], numbers[3], retry, broker_name, queue_id, queue_offset
+
+
 def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
     """Return bounds, count and size of records, and entries seen (``TagCodeFilter.find_runs``)."""
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(entries)

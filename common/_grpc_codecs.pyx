@@ -201,7 +201,7 @@ def read_send(bytes data):
         return None
     stored = {}
     if users:
-        stored.update(users)
+        stored = {first: second for first, second in users.items() if first and second}
         properties = "".join([f"{first}\x01{second}\x02" for first, second in users.items()])
     if tag.at != NULL:
         word = stored["TAGS"] = text_of(&tag)

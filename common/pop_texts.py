@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from .errors import DecodeError
 from .java_numbers import parse_int64
 from .names import RETRY_PREFIX, pop_retry_topics
+from .properties import codecs
 
 NORMAL: Final = "0"
 RETRY_V1: Final = "1"
@@ -69,6 +70,9 @@ def parse_handle(text: str) -> PopHandle:
 
 
 def _parse_handle(text: str) -> PopHandle:
+    if codecs is not None:
+        words = codecs.parse_handle(text)
+        return PopHandle(*words) if words is not None else _parse_words(text)
     if match := _PLAIN_HANDLE.fullmatch(text):
         start, popped, invisible, revive, retry, broker_name, queue_id, queue_offset = match.groups()
         numbers = (int(start), int(popped), int(invisible), int(revive))

@@ -179,25 +179,24 @@ class AckOperation:
             return Outcome(handle, is_settled=True)
         if handle.revive_queue_id == ORDERED:
             return Outcome(self._ordered.acknowledge(ack, handle.popped_at_ms, consumer), is_settled=True)
-        lease = self._lease_of(ack, handle)
-        return self._acknowledge([(lease, [ack.queue_offset])])
+        return self._acknowledge([self._named(ack, handle)])
 
     def acknowledge_running(self, ack: AckRequest, consumer: tuple[str, int]) -> HandleState | Outcome[Refusal | None]:
         """Be done with a message that is with its consumer; else return what its handle is worth."""
         handle = self._check(ack, consumer, past_end=0)
         if isinstance(handle, Refusal):
             return HandleState.NOTHING
-        lease = self._lease_of(ack, handle)
-        state = self._state(ack, handle, lease)
+        named = self._named(ack, handle)
+        state = self._state(ack, handle, named.key)
         if state is not HandleState.RUNNING:
             return state
         if handle.revive_queue_id == ORDERED:
             return Outcome(self._ordered.acknowledge(ack, handle.popped_at_ms, consumer), is_settled=True)
-        return self._acknowledge([(lease, [ack.queue_offset])])
+        return self._acknowledge([named])
 
     def acknowledge_batches(self, batches: Iterable[BatchAck]) -> Outcome[Refusal | None]:
         """Be done with messages of several leases; what is not stored here is passed over."""
-        found: list[tuple[Lease, list[int]]] = []
+        found: list[BatchAck] = []
         for batch in batches:
             place = batch.key.topic, batch.key.queue_id
             least, end = self._store.min_offset(*place), self._store.max_offset(*place)
@@ -206,7 +205,7 @@ class AckOperation:
                 for offset in offsets:
                     self._ordered.acknowledge_at(OrderedPlace(*batch.key[:3]), offset, batch.key.popped_at_ms)
             elif offsets:
-                found.append((self._make_lease(batch), offsets))
+                found.append(batch._replace(queue_offsets=offsets))
         return self._acknowledge(found)
 
     def change(
@@ -218,7 +217,7 @@ class AckOperation:
             return Outcome(handle, is_settled=True)
         if handle.revive_queue_id == ORDERED:
             return Outcome(self._ordered.change(ack, handle.popped_at_ms, invisible_ms), is_settled=True)
-        old, now_ms = self._lease_of(ack, handle), self._log.now_ms()
+        old, now_ms = self._make_lease(self._named(ack, handle)), self._log.now_ms()
         known = self._leases.find(old.key)
         key = old.key._replace(start_offset=ack.queue_offset, popped_at_ms=now_ms)
         while self._leases.find(key) is not None:  # the log would take them for one
@@ -242,14 +241,14 @@ class AckOperation:
         handle = self._check(ack, ("", 0), past_end=0)
         if isinstance(handle, Refusal):
             return HandleState.NOTHING
-        return self._state(ack, handle, self._lease_of(ack, handle))
+        return self._state(ack, handle, self._named(ack, handle).key)
 
-    def _state(self, ack: AckRequest, handle: PopHandle, named: Lease) -> HandleState:
+    def _state(self, ack: AckRequest, handle: PopHandle, key: LeaseKey) -> HandleState:
         if handle.queue_offset != ack.queue_offset:
             return HandleState.NOTHING
         if handle.revive_queue_id == ORDERED:
             return self._ordered.state(OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id), handle)
-        lease = self._leases.find(named.key)
+        lease = self._leases.find(key)
         if lease is None:
             is_over = handle.ends_at_ms <= self._log.now_ms()
             is_of_this_life = handle.popped_at_ms >= self._began_at_ms
@@ -265,12 +264,12 @@ class AckOperation:
             return named.key.popped_at_ms < self._began_at_ms
         return not known.is_over and queue_offset in known.open_offsets
 
-    def _acknowledge(self, acks: Iterable[tuple[Lease, list[int]]]) -> Outcome[Refusal | None]:
+    def _acknowledge(self, acks: Iterable[BatchAck]) -> Outcome[Refusal | None]:
         has_appended = False
-        for lease, offsets in acks:
-            if self._leases.acknowledge(lease.key, offsets):
+        for ack in acks:
+            if self._leases.acknowledge(ack.key, ack.queue_offsets):
                 try:
-                    self._log.put_acks(lease, offsets)
+                    self._log.put_acks(self._make_lease(ack), ack.queue_offsets)
                     has_appended = True
                 except (StoreError, MessageRefusedError):
                     continue  # the message comes again; Java answers the same
@@ -297,10 +296,10 @@ class AckOperation:
         except DecodeError as error:
             return Refusal(ResponseCode.SYSTEM_ERROR, str(error))
 
-    def _lease_of(self, ack: AckRequest, handle: PopHandle) -> Lease:
+    def _named(self, ack: AckRequest, handle: PopHandle) -> BatchAck:
         name, _ = self._own()
         key = LeaseKey(ack.topic, ack.consumer_group, ack.queue_id, handle.start_offset, handle.popped_at_ms, name)
-        return self._make_lease(BatchAck(key, handle.invisible_ms, handle.revive_queue_id, [ack.queue_offset]))
+        return BatchAck(key, handle.invisible_ms, handle.revive_queue_id, [ack.queue_offset])
 
     def _make_lease(self, batch: BatchAck) -> Lease:
         """Return what a lease looks like that consumers name; it may be none."""

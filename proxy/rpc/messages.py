@@ -62,9 +62,9 @@ class MessageReader:
         """
         buffer = self._buffer
         if buffer is None:
-            if data[:1] == b"\0" and int.from_bytes(data[1 : _PREFIX.size]) == len(data) - _PREFIX.size:
-                self._check_size(len(data) - _PREFIX.size)
-                return [data[_PREFIX.size :]]  # as nearly every message comes
+            message = whole_message(data)
+            if message is not None and len(message) <= self._limits.max_message_bytes:
+                return [message]
             messages, at = self._cut(data)
             if at < len(data):
                 self._buffer = bytearray(memoryview(data)[at:])
@@ -107,6 +107,12 @@ class MessageReader:
         if flag != 1 or not self._is_gzip:
             raise GrpcMessageError(f"a message has the flag {flag}, and no encoding for that", GrpcStatus.INTERNAL)
         return inflate(message, self._limits.max_inflated_bytes)
+
+
+def whole_message(data: bytes) -> bytes | None:
+    """Return the message that a body is, as that of nearly every request; None if it is more, less, or compressed."""
+    is_whole = data[:1] == b"\0" and int.from_bytes(data[1 : _PREFIX.size]) == len(data) - _PREFIX.size
+    return data[_PREFIX.size :] if is_whole else None
 
 
 def inflate(message: bytes, limit: int) -> bytes:

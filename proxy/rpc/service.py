@@ -32,7 +32,7 @@ from ..http2.events import (
 from ..http2.protocol import Http2Link
 from .call import GrpcStatus, Methods, RequestStream, UnaryMethod
 from .headers import NoCall, find_fault, parse_timeout
-from .messages import ENCODINGS, MessageLimits, MessageReader
+from .messages import ENCODINGS, MessageLimits, MessageReader, whole_message
 from .server_call import ServerCall
 
 _log = logging.getLogger(__name__)
@@ -81,6 +81,24 @@ class _UnaryRequest:
         if message is None:
             raise GrpcMessageError("the request has no message", GrpcStatus.INTERNAL)
         self._method.serve(message, self.call)
+
+
+class _WholeRequest:
+    """Calls the method with the message that has come."""
+
+    __slots__ = ("_message", "_method", "call", "waits_for_caller")
+
+    def __init__(self, call: ServerCall, method: UnaryMethod, message: bytes) -> None:
+        self.call = call
+        self.waits_for_caller = method.is_long_poll
+        self._method = method
+        self._message = message
+
+    def take(self, data: bytes) -> None:
+        """Do nothing: the message is known."""
+
+    def end(self) -> None:
+        self._method.serve(self._message, self.call)
 
 
 class _StreamRequest:
@@ -207,7 +225,7 @@ class GrpcService:
         call = ServerCall(event, link, self._clock, self._forget)
         try:
             refusal = find_fault(fields)
-            request = _RefusedRequest(call, refusal, link) if refusal else self._open(call, fields, link)
+            request = _RefusedRequest(call, refusal, link) if refusal else self._open(call, event, link)
         except GrpcMessageError as error:
             call.fail(GrpcStatus(error.status), str(error))
             return
@@ -222,12 +240,13 @@ class GrpcService:
         if event.ends:
             self._hand_on(request, event.body, ends=True)
 
-    def _open(self, call: ServerCall, fields: dict[bytes, bytes], link: Http2Link) -> _Request:
+    def _open(self, call: ServerCall, event: RequestStarted, link: Http2Link) -> _Request:
         """Return what takes the request of a call.
 
         Raises:
             GrpcMessageError: it cannot be taken.
         """
+        fields = event.fields
         path = fields[b":path"]
         method = self._methods.get(path)
         if method is None:
@@ -238,10 +257,12 @@ class GrpcService:
             raise GrpcMessageError(text, GrpcStatus.UNIMPLEMENTED)
         if (text := fields.get(b"grpc-timeout")) is not None:
             call.limit(parse_timeout(text))
-        reader = MessageReader(self._limits, encoding)
-        if isinstance(method, UnaryMethod):
-            return _UnaryRequest(call, method, reader)
-        return _StreamRequest(call, method.open(call), reader, link)
+        if not isinstance(method, UnaryMethod):
+            return _StreamRequest(call, method.open(call), MessageReader(self._limits, encoding), link)
+        message = whole_message(event.body) if event.ends else None
+        if message is not None and len(message) <= self._limits.max_message_bytes:
+            return _WholeRequest(call, method, message)
+        return _UnaryRequest(call, method, MessageReader(self._limits, encoding))
 
     def _take_body(self, event: BodyReceived, link: Http2Link) -> None:
         request = self._find(link, event.stream_id)

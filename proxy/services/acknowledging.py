@@ -63,16 +63,10 @@ class AckService:
             return False
         self._hear(caller)
         end = self._end(handle, topic, group, call)
-
-        def tell() -> None:
-            said = _status_of(end)
-            if said is OK:
-                call.answer(encode_acknowledged(message_id, handle))
-                return
-            entry = v2.AckMessageResultEntry(message_id=message_id, receipt_handle=handle, status=said)
-            answer(call, v2.AckMessageResponse(status=common_status([said]), entries=[entry]))
-
-        when_all((end,) if isinstance(end, Outcome) else (), tell)
+        if isinstance(end, Outcome) and not end.is_settled:
+            end.on_settled = partial(_answer_plain, call, message_id, handle)
+        else:
+            _answer_plain(call, message_id, handle, end)
         return True
 
     def acknowledge(self, request: v2.AckMessageRequest, caller: Caller, call: Call) -> None:
@@ -154,6 +148,15 @@ class AckService:
 
     def _state(self, ack: AckHeader | None) -> HandleState:
         return HandleState.NOTHING if ack is None else self._operations.pop().acks.state(ack)
+
+
+def _answer_plain(call: Call, message_id: str, handle: str, end: HandleState | Outcome[Refusal | None]) -> None:
+    said = _status_of(end)
+    if said is OK:
+        call.answer(encode_acknowledged(message_id, handle))
+        return
+    entry = v2.AckMessageResultEntry(message_id=message_id, receipt_handle=handle, status=said)
+    answer(call, v2.AckMessageResponse(status=common_status([said]), entries=[entry]))
 
 
 def _renewed(handle: Handle, changed: Changed) -> Handle:

@@ -133,19 +133,28 @@ def test_retry_topics_are_java_s(case: dict[str, str]) -> None:
     assert normal_topic(since_v2, "g") == normal_topic(before, "g") == case["topic"]
 
 
-@given(
-    st.lists(
-        st.one_of(st.integers(-1, 1 << 64).map(str), st.sampled_from(["", "+7", "1", "b", "٣", "7 ", "0\n"])),
-        max_size=10,
-    )
+ODD_WORD = st.one_of(st.integers(-1, 1 << 64).map(str), st.sampled_from(["", "+7", "1", "b", "٣", "7 ", "0\n", "3"]))
+PLAIN = ["100", "1700000000000", "60000", "3", "0", "broker-a", "2", "7"]
+WORDS = st.one_of(
+    st.lists(ODD_WORD, max_size=10),
+    st.tuples(st.integers(0, 8), ODD_WORD).map(lambda one: [*PLAIN[: one[0]], one[1], *PLAIN[one[0] + 1 :]]),
+    st.lists(ODD_WORD, max_size=2).map(lambda more: PLAIN + more),
 )
-def test_handles_are_read_alike_in_both_ways(words: list[str]) -> None:
-    """The quick way reads what the words say, or leaves it to them."""
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "in Python"])
+@given(WORDS)
+def test_handles_are_read_alike_in_all_ways(compiled: bool, words: list[str]) -> None:
+    """The quick ways read what the words say, or leave it to them."""
     text = " ".join(words)
-    try:
-        by_words = pop_texts._parse_words(text)  # pyright: ignore[reportPrivateUsage]  # the reference of the quick way
-    except DecodeError:
-        with pytest.raises(DecodeError):
-            parse_handle(text)
-    else:
-        assert parse_handle(text) == by_words
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiled:
+            patch.setattr(pop_texts, "codecs", None)
+        pop_texts._parse_kept.cache_clear()  # pyright: ignore[reportPrivateUsage]  # else the first way's is found
+        try:
+            by_words = pop_texts._parse_words(text)  # pyright: ignore[reportPrivateUsage]  # the reference of the quick
+        except DecodeError:
+            with pytest.raises(DecodeError):
+                parse_handle(text)
+        else:
+            assert parse_handle(text) == by_words
