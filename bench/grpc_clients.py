@@ -2,10 +2,10 @@
 
 The official proxy 5.4.0 in local mode, with the broker in it, and `rocketlet up`, both with their default settings, in
 turn, A B A B …; the same client program loads both and shares their cores. The first round of a row warms up and is not
-counted. A row is the median of its rounds, its ratio the median of the ratios of neighbouring rounds, with the least
+counted, and one send at a time comes last: the virtual machine compiles what it runs for some ten thousands of calls. A row is the median of its rounds, its ratio the median of the ratios of neighbouring rounds, with the least
 and the greatest beside it; the last columns are the CPU time of a message in the server.
 
-    python bench/grpc_clients.py                  sends with 1 and 64 in flight, receive and acknowledge
+    python bench/grpc_clients.py                  sends with 64 and 1 in flight, receive and acknowledge
     python bench/grpc_clients.py --tls            the same by TLS, as this client speaks by itself
     python bench/grpc_clients.py --rounds 9 --scale 2
 """
@@ -98,9 +98,9 @@ def make_topics(server: GrpcServer, rounds: int) -> None:
 def main(*, rounds: int, scale: float, tls: bool) -> None:
     """Print a line for each row."""
     rows: Mapping[str, Any] = {
-        "send, 1 in flight": partial(send, count=int(3_000 * scale), in_flight=1),
         "send, 64 in flight": partial(send, count=int(20_000 * scale), in_flight=64),
         "receive and acknowledge": partial(receive, count=int(10_000 * scale)),
+        "send, 1 in flight": partial(send, count=int(3_000 * scale), in_flight=1),
     }
     with ExitStack() as running:
         directory = Path(running.enter_context(tempfile.TemporaryDirectory()))
