@@ -1,15 +1,23 @@
 """Official clients for RocketMQ 5 over a restart of their server."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from interop.clients import Admin
-from interop.driver import Driver
-from interop.grpc_clients import GrpcDriver, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
+from interop.driver import Driver, DriverError
+from interop.grpc_clients import GrpcDriver, MessageView, Outgoing5, Producer5, PushConsumer5, SimpleConsumer
 from interop.grpc_drivers import every_pushing_client
 from interop.grpc_servers import GrpcServer, ProxyServer
 
 TOPIC = "Restarted"
+
+
+def received_again(simple: SimpleConsumer) -> list[MessageView]:
+    """Receive a message by a connection of its own, which a client makes again in its own time."""
+    while True:
+        with suppress(DriverError):
+            return simple.receive_all(1)
 
 
 @pytest.mark.feature("G15")
@@ -37,7 +45,7 @@ def test_clients_go_on_after_a_restart(
         while producer.send(TOPIC, Outgoing5(b"after"))[0].error:
             pass  # the client connects again in its own time
         assert {message.body for message in pushed.received(2)} == {b"before", b"after"}
-        assert [message.body for message in simple.receive_all(1)] == [b"after"]
+        assert [message.body for message in received_again(simple)] == [b"after"]
         assert simple.ack(held)[0].error is None
 
 
@@ -62,5 +70,5 @@ def test_client_without_a_push_consumer_goes_on_after_a_restart(
         fresh_grpc_server(server)
         while producer.send(TOPIC, Outgoing5(b"after"))[0].error:
             pass  # the client connects again in its own time
-        assert [message.body for message in simple.receive_all(1)] == [b"after"]
+        assert [message.body for message in received_again(simple)] == [b"after"]
         assert simple.ack(held)[0].error is None

@@ -11,6 +11,8 @@ import msgspec
 from interop.driver import Driver, Failure
 
 WAIT_MS = 30_000
+STOP_LIMIT_S = 40.0
+"""Shorter than that of tests, which could not say then what the client was at."""
 _numbers = itertools.count(1)
 
 
@@ -182,7 +184,8 @@ class Client:
         """Stop it as an application does; once is enough."""
         if self._is_running:
             self._is_running = False
-            self.driver.call(f"{self.kind}.stop", name=self.name)
+            command = f"{self.kind}.stop"
+            self.driver.finish(self.driver.begin(command, name=self.name), command, dict[str, Any], STOP_LIMIT_S)
 
 
 class Producer(Client):

@@ -113,9 +113,9 @@ class Driver:
         self._process.stdin.flush()
         return self._asked
 
-    def finish(self, asked: int, do: str, answer: type[T]) -> T:
+    def finish(self, asked: int, do: str, answer: type[T], limit_s: float = ANSWER_LIMIT_S) -> T:
         """Return the answer of a started command."""
-        deadline = time.monotonic() + ANSWER_LIMIT_S
+        deadline = time.monotonic() + limit_s
         while asked not in self._answers:
             for line in self._read_lines(deadline):
                 got = msgspec.json.decode(line, type=_Answer)
@@ -171,7 +171,7 @@ class Driver:
         assert self._process.stdout is not None, "the pipe is made with the process"
         readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
-            raise TimeoutError(f"{self!r} did not answer in {ANSWER_LIMIT_S:.0f} s{self.log_end()}")
+            raise TimeoutError(f"{self!r} did not answer in time{self.log_end()}")
         read = os.read(self._process.stdout.fileno(), 1 << 20)
         if not read:
             raise EOFError(f"{self!r} ended{self.log_end()}")
