@@ -2,8 +2,9 @@
 
 The official proxy 5.4.0 in local mode, with the broker in it, and `rocketlet up`, both with their default settings, in
 turn, A B A B …; the same client program loads both and shares their cores. The first round of a row warms up and is not
-counted, and one send at a time comes last: the virtual machine compiles what it runs for some ten thousands of calls. A row is the median of its rounds, its ratio the median of the ratios of neighbouring rounds, with the least
-and the greatest beside it; the last columns are the CPU time of a message in the server.
+counted, and one send at a time comes last: the virtual machine compiles what it runs for some ten thousands of calls. A
+row is the median of its rounds, its ratio the median of the ratios of neighbouring rounds, with the least and the
+greatest beside it; the last columns are the CPU time of a message in the server.
 
     python bench/grpc_clients.py                  sends with 64 and 1 in flight, receive and acknowledge
     python bench/grpc_clients.py --tls            the same by TLS, as this client speaks by itself
