@@ -543,7 +543,7 @@ def common_fields(list headers):
     cdef const char *text
     cdef Py_ssize_t size, count = 0, pseudo = 0
     for field in headers:
-        name = <bytes>field[0]
+        name = field[0]
         text, size = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
         if size and text[0] == c":":
             if pseudo != count:

@@ -98,7 +98,8 @@ class _WholeRequest:
         """Do nothing: the message is known."""
 
     def end(self) -> None:
-        self._method.serve(self._message, self.call)
+        message, self._message = self._message, b""
+        self._method.serve(message, self.call)
 
 
 class _StreamRequest:
@@ -238,7 +239,8 @@ class GrpcService:
         if b"grpc-timeout" in fields:
             self._begun.append(call)
         if event.ends:
-            self._hand_on(request, event.body, ends=True)
+            body, event.body = event.body, b""  # the call keeps the event, and may wait for long
+            self._hand_on(request, body, ends=True)
 
     def _open(self, call: ServerCall, event: RequestStarted, link: Http2Link) -> _Request:
         """Return what takes the request of a call.

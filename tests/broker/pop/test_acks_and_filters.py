@@ -11,6 +11,7 @@ from raw_calls import Caller
 
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
@@ -61,6 +62,21 @@ async def test_some_of_a_lease_are_acknowledged_together(caller: Caller, clock: 
     assert (await acknowledge_all(caller, entry(again[0], [0, 1]))).code == ResponseCode.SUCCESS
     await clock.elapse(MINUTE_MS)
     assert await pop(caller) == []
+
+
+@pytest.mark.feature("O5")
+async def test_what_is_not_in_the_queue_is_not_logged(broker: Broker, caller: Caller) -> None:
+    """Of a lease that only the log may know, what stands behind the queue is passed over, too."""
+    await send(caller, *"AB")
+    first, *_ = await pop(caller)
+    store = broker.operations.store
+    before = store.log_max_offset
+    await acknowledge_all(caller, entry(first, [1, 9], pt=first.handle.popped_at_ms - 1))
+    logged = store.record_at(before)
+    assert logged is not None
+    record = decode_record(logged)
+    assert record is not None
+    assert (json.loads(bytes(record.body))["ao"], before + len(logged)) == (1, store.log_max_offset)
 
 
 @pytest.mark.feature("O5")

@@ -8,8 +8,8 @@ from http2_echo import Echo
 from http2_peer import EMPTY_SETTINGS, Http2Peer, data, ping, reset_code, setting, uint
 from memory_connection import MemoryTransport
 
-from rocketlet.proxy.http2.events import ConnectionEnded, Http2Event
-from rocketlet.proxy.http2.frames import PREFACE, Frame, FrameType, Http2Code, Http2FrameParser
+from rocketlet.proxy.http2.events import BodyReceived, ConnectionEnded, Http2Event, RequestStarted
+from rocketlet.proxy.http2.frames import END_STREAM, PREFACE, Frame, FrameType, Http2Code, Http2FrameParser
 from rocketlet.proxy.http2.limits import Http2Limits
 from rocketlet.proxy.http2.links import Http2Links
 from rocketlet.proxy.http2.protocol import LINGER_MS, Http2Link, Http2Service
@@ -81,6 +81,28 @@ async def test_answers_of_a_read_are_one_write() -> None:
     ground.link.data_received(HELLO_US + b"".join(peer.headers(number) for number in (1, 3, 5)))
     assert (len(ground.transport.writes), batches) == (1, [1])
     assert [frame.stream_id for frame in ground.frames() if frame.kind == FrameType.DATA] == [1, 3, 5]
+
+
+def test_bodies_go_to_their_requests() -> None:
+    """One that comes whole behind its headers is with them; others are told apart, whatever came last."""
+    peer = Http2Peer()
+    events = peer.send(
+        peer.headers(1, flags=0),
+        peer.headers(3, flags=0),
+        data(1, b"one", END_STREAM),
+        data(3, b"three", END_STREAM),
+        peer.headers(5, flags=0),
+        data(5, b"five", END_STREAM),
+    )
+    assert [(type(event), getattr(event, "stream_id", 0)) for event in events] == [
+        (RequestStarted, 1),
+        (RequestStarted, 3),
+        (BodyReceived, 1),
+        (BodyReceived, 3),
+        (RequestStarted, 5),
+    ]
+    assert isinstance(events[-1], RequestStarted)
+    assert (events[-1].body, events[-1].ends) == (b"five", True)
 
 
 async def test_answers_of_a_turn_are_one_write() -> None:
