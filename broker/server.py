@@ -52,6 +52,7 @@ from .transaction.checks import GiveUp
 if TYPE_CHECKING:
     import ssl
 
+    from ..remoting.transport.busy_poll import BusyPoll
     from .admin.figures import Figures
     from .operations import BrokerOperations
     from .pop.ordered_batches import OrderedBatches
@@ -69,7 +70,8 @@ class Broker:
 
     ``files`` is how the store touches the disk. ``give_up`` says what is kept of a transaction that nobody has decided
     about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC. ``around`` stands
-    before its handlers, where there is one.
+    before its handlers, where there is one. ``busy_poll`` looks for requests, where the loop is there for this broker
+    alone.
     """
 
     def __init__(
@@ -80,7 +82,9 @@ class Broker:
         *,
         give_up: GiveUp | None = None,
         around: Around | None = None,
+        busy_poll: "BusyPoll | None" = None,
     ) -> None:
+        self.busy_poll = busy_poll
         self._config = config
         self._files = files
         self._give_up = give_up
@@ -284,7 +288,8 @@ class Broker:
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
-        handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
+        after_read = None if self.busy_poll is None else self.busy_poll.after_read
+        handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn, after_read)
         if parts.access is not None:
             from .security.guard import Guard  # not for brokers that serve everybody, as most do
 

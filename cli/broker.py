@@ -212,8 +212,10 @@ async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags
         ConfigError: a setting, port or store that cannot be used.
     """
     from ..broker.server import Broker
+    from ..remoting.transport.busy_poll import make_busy_poll
     from .serve import naming_holder
 
-    broker = Broker(load_broker_config(flags, given), clock)
+    config = load_broker_config(flags, given)
+    broker = Broker(config, clock, busy_poll=make_busy_poll(config.busy_poll_us))
     with naming_holder("--broker-port"):
         return await servers.enter_async_context(broker)

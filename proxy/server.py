@@ -71,7 +71,9 @@ class GrpcPort:
             methods = await stack.enter_async_context(self._build_services(broker, own_address))
             leave = None if access is None else access.leave
             service = GrpcService(methods, self._clock, limits, end_turn, leave)
-            http2 = Http2Service(service.serve, service.after_batch)
+            busy_poll = broker.busy_poll
+            after_read = None if busy_poll is None else busy_poll.after_read
+            http2 = Http2Service(service.serve, service.after_batch, after_read)
 
             def make_link() -> Http2Link:
                 return Http2Link(http2, self._clock, http2_limits, self._links)

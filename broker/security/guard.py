@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final, NamedTuple, final
 
 import msgspec
+from msgspec.structs import replace
 
 from ...common.access import Action
 from ...common.clock import Clock
@@ -102,7 +103,7 @@ class Guard:
             rule = rules.get(command.code) or self._rule(command.code)
             return self._serve(rule, handlers.fallback, command, connection)
 
-        return RequestHandlers(by_code, answer_others, handlers.after_batch)
+        return replace(handlers, by_code=by_code, fallback=answer_others)
 
     def _rule(self, code: int) -> _Rule:
         row, kind = self._rows.get(code), str(code)

@@ -247,6 +247,14 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         int, Key("writeBufferHighWaterMark", "unsent bytes above which a client is not read from; 0: 262144", least=0)
     ] = 0
     low_water_bytes: Annotated[int, Key("writeBufferLowWaterMark", "where that ends again; 0: 65536", least=0)] = 0
+    busy_poll_us: Annotated[
+        int,
+        Key(
+            "busyPollMicros",
+            "instead of sleeping, look for the next request of who asks as often, one by one; 0: never; not Java's",
+            most=10_000,
+        ),
+    ] = 300
 
     fails_fast: Annotated[bool, Key("brokerFastFailureEnable", "answer busy to sends that a stalled disk delays")] = (
         True

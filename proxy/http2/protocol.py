@@ -54,11 +54,13 @@ class Http2Registry(Protocol):
 class Http2Service(Struct, frozen=True):
     """Who serves requests: ``serve`` each event, ``after_batch`` when all those of a read were served.
 
-    What ``after_batch`` sends goes out with the answers of the read.
+    What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called with the connection when
+    they are written.
     """
 
     serve: Callable[[Http2Event, Http2Link], None]
     after_batch: Callable[[], None] | None = None
+    after_read: Callable[[object], None] | None = None
 
 
 class Http2Link(asyncio.Protocol):
@@ -69,6 +71,7 @@ class Http2Link(asyncio.Protocol):
         self.local_address: Address = ("", 0)
         self._serve = service.serve
         self._after_batch = service.after_batch
+        self._after_read = service.after_read
         self._clock = clock
         self._limits = limits
         self._home = home
@@ -180,6 +183,8 @@ class Http2Link(asyncio.Protocol):
         finally:
             self._is_collecting = False
         self._flush()
+        if self._after_read is not None:
+            self._after_read(self)
 
     def pause_writing(self) -> None:
         """Read nothing more: the peer does not take its answers."""

@@ -69,11 +69,14 @@ class RequestHandlers(Struct, frozen=True):
     ``after_batch`` is called once when all frames of a read have gone through their handlers, before their answers are
     written; more often only when the answers of one read exceed the high-water mark. What it settles of the batch's
     outcomes goes out with them.
+
+    ``after_read`` is called with the connection when the answers of a read that brought one request are written.
     """
 
     by_code: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
     fallback: Handler = refuse_unknown
     after_batch: Callable[[], None] | None = None
+    after_read: Callable[[object], None] | None = None
 
 
 Around = Callable[[RequestHandlers], RequestHandlers]
@@ -185,6 +188,7 @@ class Connection(asyncio.Protocol):
         self._handlers = handlers.by_code
         self._fallback = handlers.fallback
         self._after_batch = handlers.after_batch
+        self._after_read = handlers.after_read
         self._limits = limits
         self._home = home
         self._parser = FrameParser(limits.max_frame_bytes)
@@ -434,6 +438,8 @@ class Connection(asyncio.Protocol):
                     break
         self._end_turn()
         writer.is_collecting = False
+        if self._after_read is not None and len(commands) == 1:
+            self._after_read(self)
         if self._closes_after_turn or (self._closes_after_backlog and not self._backlog):
             self.close()
 

@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from ...common.clock import Clock, TimerHandle
 from ...common.codes import ResponseCode
 from ...common.outcome import NO_ANSWER_WANTED, Outcome
@@ -67,7 +69,7 @@ class Interception:
     def around(self, handlers: RequestHandlers) -> RequestHandlers:
         """Return handlers that pass through here, for a server that starts."""
         self._handlers, self._is_over = handlers, False
-        return RequestHandlers({}, self.serve, handlers.after_batch)
+        return replace(handlers, by_code={}, fallback=self.serve)
 
     def heal_all(self) -> None:
         """Let everything pass that was held back."""

@@ -258,3 +258,14 @@ async def test_stream_that_ends_with_its_connection_is_not_reset() -> None:
         frames = ground.frames()
         assert frames[-1].stream_id == 1
         assert reset_code(frames, 1) == code
+
+
+async def test_tells_of_each_read_once_it_is_answered() -> None:
+    """Whoever looks for the next read is told of the connection when all answers are written."""
+    written: list[int] = []
+    echo = Echo()
+    service = Http2Service(echo.serve, after_read=lambda link: written.append(len(ground.transport.writes)))
+    ground = Ground(service)
+    ground.link.data_received(HELLO_US + ground.peer.headers(1))
+    ground.link.data_received(ground.peer.headers(3))
+    assert written == [1, 2]
