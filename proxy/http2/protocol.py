@@ -55,7 +55,7 @@ class Http2Service(Struct, frozen=True):
     """Who serves requests: ``serve`` each event, ``after_batch`` when all those of a read were served.
 
     What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called with the connection when
-    they are written.
+    they are written, unless the read brought several events.
     """
 
     serve: Callable[[Http2Event, Http2Link], None]
@@ -171,7 +171,8 @@ class Http2Link(asyncio.Protocol):
         self._read_at_ms = self._clock.monotonic_ms()
         self._is_collecting = True
         try:
-            for event in self._connection.receive(data, self._read_at_ms):
+            events = self._connection.receive(data, self._read_at_ms)
+            for event in events:
                 self._hand_on(event)
             if self._after_batch is not None:
                 self._after_batch()
@@ -183,7 +184,7 @@ class Http2Link(asyncio.Protocol):
         finally:
             self._is_collecting = False
         self._flush()
-        if self._after_read is not None:
+        if self._after_read is not None and len(events) <= 1:
             self._after_read(self)
 
     def pause_writing(self) -> None:

@@ -38,10 +38,12 @@ class NotingPoll(BusyPoll):
         self.told.append(type(peer).__name__)
 
 
-async def test_both_ports_tell_of_their_reads(settings: dict[str, str]) -> None:
-    """A read of a client of remoting and one of gRPC are told of once each."""
+@pytest.mark.parametrize("is_guarded", ["false", "true"])
+async def test_both_ports_tell_of_their_reads(settings: dict[str, str], is_guarded: str) -> None:
+    """A read of a client of remoting and one of gRPC are told of once each, whoever may be served."""
     poll, clock = NotingPoll(), LoopClock()
-    async with Broker(BrokerConfig.from_java(settings), clock, busy_poll=poll) as broker:
+    given = {**settings, "authenticationEnabled": is_guarded}
+    async with Broker(BrokerConfig.from_java(given), clock, busy_poll=poll) as broker:
         async with open_caller(broker.address) as caller:
             await caller.send()
         assert poll.told == ["Connection"]
