@@ -40,7 +40,7 @@ class PopAnswers:
         self._needs = needs
         self._now_ms = now_ms
         self.moved_at_ms: dict[tuple[str, str, int], int] = {}
-        """By group, topic and queue: when a group was set elsewhere."""
+        """By group, topic and queue: when a group was set elsewhere, or one of them deleted."""
         self._revive_topic = revive_topic
         self._pop: Pop | None = None
         self._tasks: TaskScope | None = None

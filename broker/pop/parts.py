@@ -1,6 +1,6 @@
 """POP as a whole: what one broker has of it, built when somebody asks for it or when the log speaks of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...common.clock import Clock
@@ -48,8 +48,8 @@ class PopNeeds(NamedTuple):
     members: Members[Connection]
     modes: RequestModeTable
     saving: Saving
-    moved_at_ms: Mapping[tuple[str, str, int], int]
-    """By group, topic and queue: when a group was set elsewhere."""
+    moved_at_ms: dict[tuple[str, str, int], int]
+    """By group, topic and queue: when a group was set elsewhere, or one of them deleted."""
 
 
 class Pop:
@@ -166,6 +166,7 @@ class Pop:
 
         for queue in self.leases.queues():
             if is_gone(queue):
+                self._needs.moved_at_ms[queue] = self._log.now_ms()
                 self.revival.forget(queue)
         self.pops.queues -= set(filter(is_gone, self.pops.queues))
         self._log.commit()

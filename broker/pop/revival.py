@@ -419,7 +419,7 @@ class ReviveReader:
         return None if said is None else self._take_up(said, record.queue_id)
 
     def _is_of_before(self, point: CheckPoint) -> bool:
-        """Tell whether the group has been set elsewhere since."""
+        """Tell whether the group has been set elsewhere since, or the topic made anew."""
         key = point.key
         return key.popped_at_ms <= self._moved_at_ms.get((key.group, key.topic, key.queue_id), 0)
 

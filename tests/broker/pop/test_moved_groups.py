@@ -214,3 +214,23 @@ async def test_peek_moves_nothing(caller: Caller, clock: ManualClock) -> None:
             assert (answer.code, answer.remark, answer.ext["restNum"]) == (0, "FOUND", rest)
         await clock.elapse(20_000)
     assert RETRY_TOPIC.encode() in (await caller.ask(Code.PEEK_MESSAGE, fields)).body
+
+
+async def test_check_point_of_a_deleted_topic_is_nothing_to_the_next(
+    broker: Broker, caller: Caller, clock: ManualClock
+) -> None:
+    """It is still in the timer when the topic is made anew, and comes out of it then."""
+    delivery, leases = broker.parts.timer_delivery, broker.parts.pop.pop.leases
+    assert delivery is not None
+    assert len(await pop(caller, invisibleTime=20_000)) == 3
+    await clock.elapse(12_000)
+    assert (len(leases), leases.kept) == (1, 0)
+    await caller.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert len(leases) == 0
+    await send_three(caller)
+    assert await bodies(caller) == [b"0", b"1", b"2"]
+    for _ in range(15):
+        await clock.elapse(1_000)
+        await until(lambda: delivery.is_idle)
+        assert len(leases) == 1
+    assert await bodies(caller) == []
