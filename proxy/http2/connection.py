@@ -11,7 +11,9 @@ Rules
     4. What the windows of the peer do not allow waits, the headers behind it too; streams take turns, frame by frame.
     5. What costs us more than the peer is counted (``FloodGuard``): streams that are reset, SETTINGS, empty DATA, and
        PING, but for one behind each part of an answer.
-    6. PRIORITY and unknown frames are ignored.
+    6. Such a PING is acknowledged when ``send_late`` is called: clients of gRPC measure the path with it, and send the
+       next as soon as the last is acknowledged. At once, that is a wake-up on both sides for each call.
+    7. PRIORITY and unknown frames are ignored.
 
 Source: RFC 9113.
 """
@@ -88,6 +90,7 @@ class Http2Connection:
         self._closed = ClosedStreams()
         self._sender = Http2Sender(self._settings)
         self._out = self._sender.out
+        self._late: list[bytes] = []
         self._events: list[Http2Event] = []
         self._now_ms = 0
         self._resets = FloodGuard(limits.resets, "streams that are reset")
@@ -174,6 +177,16 @@ class Http2Connection:
         self._open_window(stream)
 
     # what goes out
+
+    @property
+    def has_late(self) -> bool:
+        """Whether there is something for ``send_late``."""
+        return bool(self._late)
+
+    def send_late(self) -> None:
+        """Send what need not be sent at once."""
+        self._out += self._late
+        self._late.clear()
 
     def take_output(self) -> list[bytes]:
         """Return what is to be written."""
@@ -449,12 +462,14 @@ class Http2Connection:
         if len(frame.payload) != _PING_BYTES:
             text = f"a ping is {len(frame.payload)} bytes, not {_PING_BYTES}"
             raise Http2Error(text, Http2Code.FRAME_SIZE_ERROR)
-        if self._sender.has_answered:  # clients of gRPC measure the path with a ping for each piece of an answer
+        out = self._out
+        if self._sender.has_answered:
             self._sender.has_answered = False
+            out = self._late
         else:
             self._pings.count(self._now_ms)
         if not frame.flags & ACK:
-            self._out.append(encode_frame(FrameType.PING, ACK, 0, frame.payload))
+            out.append(encode_frame(FrameType.PING, ACK, 0, frame.payload))
 
     def _on_goaway(self, frame: Frame) -> None:
         if frame.stream_id:

@@ -2,7 +2,8 @@
 
 Rules
     1. Everything that a read brought is served in one go, and all that it makes us send is written at once; what is
-       sent between reads goes out together at the end of the turn of the loop.
+       sent between reads goes out together at the end of the turn of the loop. Acknowledgements of pings that measure
+       the path go out ``LATE_MS`` later.
     2. What ``serve`` raises ends the connection: who serves turns the failure of a request into its answer.
     3. A peer that does not read is not read from; one that lets too much pile up, in the socket or behind windows that
        it keeps closed, is cut off. What is held for all peers of a server together has a limit as well
@@ -34,6 +35,7 @@ from .limits import Http2Limits
 
 _log = logging.getLogger(__name__)
 LINGER_MS = 500
+LATE_MS = 20
 
 
 class Http2Registry(Protocol):
@@ -82,6 +84,7 @@ class Http2Link(asyncio.Protocol):
         self._read_at_ms = 0
         self._is_collecting = False
         self._is_flushing = False  # at the end of this turn
+        self._is_late = False  # with something that is sent ``LATE_MS`` later
         self._is_counted = False  # among those that hold much
         self._is_lingering = False  # until the peer closes
         self._has_written_eof = False
@@ -184,6 +187,9 @@ class Http2Link(asyncio.Protocol):
         finally:
             self._is_collecting = False
         self._flush()
+        if self._connection.has_late and not self._is_late:
+            self._is_late = True
+            self._clock.call_at(self._read_at_ms + LATE_MS, self._send_late)
         if self._after_read is not None and len(events) <= 1:
             self._after_read(self)
 
@@ -241,6 +247,11 @@ class Http2Link(asyncio.Protocol):
             self._linger()
         elif self._is_counted or self.held_bytes > COUNTED_BYTES:
             self._count()
+
+    def _send_late(self) -> None:
+        self._is_late = False
+        self._connection.send_late()
+        self._flush()
 
     def _linger(self) -> None:
         if not self._is_lingering:

@@ -12,7 +12,7 @@ from rocketlet.proxy.http2.events import BodyReceived, ConnectionEnded, Http2Eve
 from rocketlet.proxy.http2.frames import END_STREAM, PREFACE, Frame, FrameType, Http2Code, Http2FrameParser
 from rocketlet.proxy.http2.limits import Http2Limits
 from rocketlet.proxy.http2.links import Http2Links
-from rocketlet.proxy.http2.protocol import LINGER_MS, Http2Link, Http2Service
+from rocketlet.proxy.http2.protocol import LATE_MS, LINGER_MS, Http2Link, Http2Service
 from rocketlet.proxy.http2.settings import Setting
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -271,3 +271,31 @@ async def test_tells_of_each_read_once_it_is_answered() -> None:
     assert written == [1, 2]
     ground.link.data_received(ground.peer.headers(5) + ground.peer.headers(7))
     assert written == [1, 2]
+
+
+def acknowledged(ground: Ground) -> list[int]:
+    """Return the numbers of the pings that were acknowledged since."""
+    return [int.from_bytes(frame.payload, "big") for frame in ground.frames() if frame.kind == FrameType.PING]
+
+
+async def test_ping_that_measures_an_answer_is_acknowledged_later() -> None:
+    """One behind each part of an answer waits a moment, together with the next; any other is acknowledged at once."""
+    ground = Ground()
+    ground.link.data_received(HELLO_US + ping(1))
+    assert acknowledged(ground) == [1]
+    ground.link.data_received(ground.peer.headers(1))
+    ground.link.data_received(ping(2) + ping(3))
+    assert acknowledged(ground) == [3]
+    ground.clock.advance(LATE_MS - 1)
+    ground.link.data_received(ground.peer.headers(3))
+    ground.link.data_received(ping(4))
+    assert acknowledged(ground) == []
+    ground.clock.advance(1)
+    assert acknowledged(ground) == [2, 4]
+    ground.link.data_received(ground.peer.headers(5))
+    ground.link.data_received(ping(5))
+    assert acknowledged(ground) == []
+    ground.transport.close()
+    ground.link.connection_lost(None)
+    ground.clock.advance(LATE_MS)
+    assert acknowledged(ground) == []
