@@ -1,7 +1,8 @@
 """What a broker does for clients, whatever protocol brings their requests: the one door for an adapter beside remoting.
 
 An adapter checks what its clients send, calls an operation, and writes what its ``Outcome`` comes to. At the end of
-each turn in which it has called one it calls ``scheduler.end_turn``: what was stored meanwhile shares one commit.
+each turn in which it has called one it calls ``scheduler.commit_turn``: what was stored meanwhile shares one commit; and
+behind the answers ``scheduler.make_readable``.
 """
 
 from collections.abc import Callable, Sequence

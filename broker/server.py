@@ -179,6 +179,13 @@ class Broker:
         """Stop."""
         await self._stack.aclose()
 
+    def after_read(self, peer: object, requests: int) -> None:
+        """Do what waits until the requests that a read of a peer brought are answered."""
+        assert self._parts is not None, "requests are read between start and stop"
+        self._parts.scheduler.make_readable()
+        if self.busy_poll is not None and requests <= 1:
+            self.busy_poll.after_read(peer)
+
     async def register(self) -> None:
         """Tell all name servers everything anew; return when that is done or has failed, or after a second."""
         assert self._parts is not None, "name servers are told between start and stop"
@@ -288,8 +295,7 @@ class Broker:
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
-        after_read = None if self.busy_poll is None else self.busy_poll.after_read
-        handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn, after_read)
+        handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.commit_turn, self.after_read)
         if parts.access is not None:
             from .security.guard import Guard  # not for brokers that serve everybody, as most do
 

@@ -64,16 +64,14 @@ class GrpcPort:
         """Serve from now on."""
         broker, config = self._broker, self._broker.config
         limits = MessageLimits(max_message_bytes=config.grpc.most_message_bytes)
-        end_turn, access = broker.operations.scheduler.end_turn, broker.operations.access
+        commit, access = broker.operations.scheduler.commit_turn, broker.operations.access
         own_address = broker.advertised.told[0], self._listener.getsockname()[1]
         http2_limits = _http2_limits(limits.max_message_bytes, config.grpc.idle_ms)
         async with AsyncExitStack() as stack:
             methods = await stack.enter_async_context(self._build_services(broker, own_address))
             leave = None if access is None else access.leave
-            service = GrpcService(methods, self._clock, limits, end_turn, leave)
-            busy_poll = broker.busy_poll
-            after_read = None if busy_poll is None else busy_poll.after_read
-            http2 = Http2Service(service.serve, service.after_batch, after_read)
+            service = GrpcService(methods, self._clock, limits, commit, leave)
+            http2 = Http2Service(service.serve, service.after_batch, broker.after_read)
 
             def make_link() -> Http2Link:
                 return Http2Link(http2, self._clock, http2_limits, self._links)

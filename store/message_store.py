@@ -268,8 +268,10 @@ class MessageStore:
         """Whether there is something to commit."""
         return bool(self._planned)
 
-    def commit(self) -> None:
+    def commit(self, *, leaves_queues: bool = False) -> None:
         """Write all planned records and, unless they have to be flushed first, make them readable.
+
+        ``leaves_queues`` says that an ``advance`` follows at once, which makes them readable then.
 
         Raises:
             StoreFullError: No room; nothing was kept, the places are free again.
@@ -289,7 +291,7 @@ class MessageStore:
                 self._refuse(error)
             raise
         self._committed_at_ms = planned[-1].stored_at_ms
-        if self._is_sync_flush:
+        if self._is_sync_flush or leaves_queues:
             self._dispatcher.add(planned)
         else:
             self._dispatch(self._log.max_offset, planned)

@@ -1,7 +1,8 @@
 """The scheduler: keeps outcomes until what they depend on has happened, and settles them in order.
 
-commit    the records of one turn of the loop are written together when it ends (``end_turn``). Every record that is
+commit    the records of one turn of the loop are written together when it ends (``commit_turn``). Every record that is
 appended for a request has an outcome, which ``append`` returns: nobody can answer before it is written
+queues    their entries are written behind the answers (``make_readable``), before anything else is read
 flush     under SYNC_FLUSH those who want to wait are settled when the log is on disk (``group_commit``)
 replicas  under SYNC_MASTER the same are settled when slaves have it as well (``replica_acks``)
 topic     topics that were made for a request are saved and made known before it is answered, whatever it came to
@@ -95,6 +96,7 @@ class Scheduler:
         self._replicas: ReplicaAcks | None = None
         self._followers: Sequence[Follower] = ()
         self._stall: DiskStall | None = None
+        self._has_left = False  # queue entries of the last commit
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
@@ -174,15 +176,26 @@ class Scheduler:
     # --- for those who end a turn
 
     def end_turn(self) -> None:
-        """Commit what this turn has planned, and settle what depended on it."""
+        """Commit what this turn has planned, settle what depended on it, and let readers see it."""
+        self.commit_turn()
+        self.make_readable()
+
+    def commit_turn(self) -> None:
+        """Commit what this turn has planned, and settle what depended on it; ``make_readable`` follows."""
         if self._turn or self._participant is not None:
             try:
-                self.commit()
+                self.commit(leaves_queues=True)
             except StoreError:
                 return  # all who depended on it have been told
 
-    def commit(self) -> None:
-        """Commit what is planned, and settle what depended on it.
+    def make_readable(self) -> None:
+        """Let readers see what ``commit_turn`` has committed: its senders are answered, and go on meanwhile."""
+        if self._has_left:
+            self._has_left = False
+            self.store.advance()
+
+    def commit(self, *, leaves_queues: bool = False) -> None:
+        """Commit what is planned, and settle what depended on it; ``leaves_queues`` to ``make_readable`` the queues.
 
         Raises:
             StoreError: It could not be written; all who depended on it have been told.
@@ -192,7 +205,7 @@ class Scheduler:
         try:
             if participant is not None:
                 participant.join()
-            self.store.commit()
+            self.store.commit(leaves_queues=leaves_queues)
         except StoreError as error:
             if participant is not None:
                 participant.undo()
@@ -201,6 +214,7 @@ class Scheduler:
                 outcome.failure = error
                 self.settle(outcome)
             raise
+        self._has_left = leaves_queues and self._group is None
         if self._group is not None or self._replicas is not None:
             turn = self._keep_waiting(turn)
         if self._followers:

@@ -56,13 +56,13 @@ class Http2Registry(Protocol):
 class Http2Service(Struct, frozen=True):
     """Who serves requests: ``serve`` each event, ``after_batch`` when all those of a read were served.
 
-    What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called with the connection when
-    they are written, unless the read brought several events.
+    What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called when they are written, with
+    the connection and how many events the read brought.
     """
 
     serve: Callable[[Http2Event, Http2Link], None]
     after_batch: Callable[[], None] | None = None
-    after_read: Callable[[object], None] | None = None
+    after_read: Callable[[object, int], None] | None = None
 
 
 class Http2Link(asyncio.Protocol):
@@ -190,8 +190,8 @@ class Http2Link(asyncio.Protocol):
         if self._connection.has_late and not self._is_late:
             self._is_late = True
             self._clock.call_at(self._read_at_ms + LATE_MS, self._send_late)
-        if self._after_read is not None and len(events) <= 1:
-            self._after_read(self)
+        if self._after_read is not None:
+            self._after_read(self, len(events))
 
     def pause_writing(self) -> None:
         """Read nothing more: the peer does not take its answers."""

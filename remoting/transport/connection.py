@@ -70,13 +70,13 @@ class RequestHandlers(Struct, frozen=True):
     written; more often only when the answers of one read exceed the high-water mark. What it settles of the batch's
     outcomes goes out with them.
 
-    ``after_read`` is called with the connection when the answers of a read that brought one request are written.
+    ``after_read`` is called when those answers are written, with the connection and how many frames the read brought.
     """
 
     by_code: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
     fallback: Handler = refuse_unknown
     after_batch: Callable[[], None] | None = None
-    after_read: Callable[[object], None] | None = None
+    after_read: Callable[[object, int], None] | None = None
 
 
 Around = Callable[[RequestHandlers], RequestHandlers]
@@ -438,8 +438,8 @@ class Connection(asyncio.Protocol):
                     break
         self._end_turn()
         writer.is_collecting = False
-        if self._after_read is not None and len(commands) == 1:
-            self._after_read(self)
+        if self._after_read is not None:
+            self._after_read(self, len(commands))
         if self._closes_after_turn or (self._closes_after_backlog and not self._backlog):
             self.close()
 

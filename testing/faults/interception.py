@@ -1,9 +1,9 @@
 """Stands before the handlers of a server: notes what is asked, does to it what a test wants, holds back who is cut off.
 
 A handler that runs here and now, in the read that brought its request, answers as ever: the connection calls
-``after_batch`` when the batch is over, which commits what was appended. What is served later, after a delay or a
-partition, is served here: ``after_batch`` is called behind it, and the answer that the connection owes follows what
-comes of it.
+``after_batch`` when the batch is over, which commits what was appended, and ``after_read`` when its answers are written,
+which makes it readable. What is served later, after a delay or a partition, is served here: both are called behind it,
+and the answer that the connection owes follows what comes of it.
 """
 
 import os
@@ -160,7 +160,7 @@ class Interception:
             return self._do(fault, request, command, connection)
         outcome: Outcome[Any] = Outcome()
         work = partial(self._do, fault, request, command, connection)
-        self._call_later(fault.rule.delay_ms, partial(self._settle, outcome, command, work))
+        self._call_later(fault.rule.delay_ms, partial(self._settle, outcome, command, connection, work))
         return outcome
 
     def _do(self, fault: InjectedFault, request: RecordedRequest, command: Command, connection: Connection) -> Reply:
@@ -240,10 +240,12 @@ class Interception:
         self._late.add(timer)
 
     def _serve_late(self, command: Command, connection: Connection, outcome: Outcome[Any]) -> None:
-        self._settle(outcome, command, partial(self._meet, command, connection))
+        self._settle(outcome, command, connection, partial(self._meet, command, connection))
 
-    def _settle(self, outcome: Outcome[Any], command: Command, work: "partial[Reply]") -> None:
-        """Serve outside of a read: commit what was appended, then have the answer given that is owed."""
+    def _settle(
+        self, outcome: Outcome[Any], command: Command, connection: Connection, work: "partial[Reply]"
+    ) -> None:
+        """Serve outside of a read, as if one had brought the request: it is committed before the answer, and read then."""
         try:
             reply = work()
         except Exception as error:  # the fault boundary of a request: the connection answers and logs it
@@ -254,6 +256,8 @@ class Interception:
         if self._handlers.after_batch is not None:
             self._handlers.after_batch()
         _follow(outcome, command, reply)
+        if self._handlers.after_read is not None:
+            self._handlers.after_read(connection, 1)
 
 
 def _is_goodbye_of(command: Command, brokers: set[BrokerIdentity]) -> bool:

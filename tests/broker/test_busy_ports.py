@@ -13,6 +13,9 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.cli.broker import BrokerFlags, enter_broker
 from rocketlet.proxy.http2.frames import PREFACE
 from rocketlet.proxy.server import serving
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.acceptor import Admission
 from rocketlet.remoting.transport.busy_poll import BusyPoll
 from rocketlet.remoting.transport.event_loop import LoopClock
@@ -38,14 +41,25 @@ class NotingPoll(BusyPoll):
         self.told.append(type(peer).__name__)
 
 
+async def send_both(address: str) -> None:
+    """Have two requests come in one read, and take their answers."""
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    writer.write(2 * encode_command(Command.request(RequestCode.GET_BROKER_RUNTIME_INFO)))
+    for _ in range(2):
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    writer.close()
+
+
 @pytest.mark.parametrize("is_guarded", ["false", "true"])
 async def test_both_ports_tell_of_their_reads(settings: dict[str, str], is_guarded: str) -> None:
-    """A read of a client of remoting and one of gRPC are told of once each, whoever may be served."""
+    """A read of a client of remoting and one of gRPC are told of once each, whoever may be served, and no other."""
     poll, clock = NotingPoll(), LoopClock()
     given = {**settings, "authenticationEnabled": is_guarded}
     async with Broker(BrokerConfig.from_java(given), clock, busy_poll=poll) as broker:
         async with open_caller(broker.address) as caller:
             await caller.send()
+            assert poll.told == ["Connection"]
+            await send_both(broker.address)
         assert poll.told == ["Connection"]
         listener = open_listener("127.0.0.1", 0, key="grpcServerPort")
         async with serving(broker, clock, Admission())(listener):

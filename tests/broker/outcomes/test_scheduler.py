@@ -39,6 +39,28 @@ class Participant:
         raise AssertionError
 
 
+async def test_senders_are_answered_before_queues_are_written(tmp_path: pathlib.Path) -> None:
+    """The log has the record by then; readers see it afterwards, or with the next commit if nobody comes back."""
+    directory = StoreDirectory(tmp_path / "store")
+    store = await asyncio.to_thread(directory.open)
+    scheduler = Scheduler(store, ManualClock(), lambda _names, done: done())
+    for expected, comes_back in ((1, True), (3, False)):
+        outcome = scheduler.append(new_record())
+        before = store.max_offset("T", 0)
+        scheduler.commit_turn()
+        assert (outcome.is_settled, store.log_max_offset) == (True, store.log_append_offset)
+        assert store.max_offset("T", 0) == before
+        if comes_back:
+            scheduler.make_readable()
+        else:
+            scheduler.append(new_record())
+            scheduler.commit()
+        assert store.max_offset("T", 0) == expected
+        scheduler.make_readable()
+        assert store.max_offset("T", 0) == expected
+    await asyncio.to_thread(directory.close_all)
+
+
 async def test_participant_is_asked_once_at_the_end_of_its_turn(tmp_path: pathlib.Path) -> None:
     """Also when nobody has appended anything in that turn; in the next one it has to join again."""
     directory = StoreDirectory(tmp_path / "store")

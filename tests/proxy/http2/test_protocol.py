@@ -261,16 +261,15 @@ async def test_stream_that_ends_with_its_connection_is_not_reset() -> None:
 
 
 async def test_tells_of_each_read_once_it_is_answered() -> None:
-    """Whoever looks for the next read is told once the answer is written, but not of reads with several calls."""
-    written: list[int] = []
+    """Whoever wants to know is told when the answers are written, and how many events the read has brought."""
+    written: list[tuple[int, int]] = []
     echo = Echo()
-    service = Http2Service(echo.serve, after_read=lambda link: written.append(len(ground.transport.writes)))
+    service = Http2Service(echo.serve, after_read=lambda _link, count: written.append((len(ground.transport.writes), count)))
     ground = Ground(service)
     ground.link.data_received(HELLO_US + ground.peer.headers(1))
     ground.link.data_received(ground.peer.headers(3))
-    assert written == [1, 2]
     ground.link.data_received(ground.peer.headers(5) + ground.peer.headers(7))
-    assert written == [1, 2]
+    assert written == [(1, 1), (2, 1), (3, 2)]
 
 
 def acknowledged(ground: Ground) -> list[int]:

@@ -193,19 +193,17 @@ def test_only_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert make_busy_poll(MEAN_US) is None
 
 
-async def test_connection_tells_of_single_requests() -> None:
-    """It tells when the answer is written, and not of reads that brought several requests."""
-    written: list[bytes] = []
+async def test_connection_tells_of_each_read() -> None:
+    """It tells when the answers are written, and how many requests the read has brought."""
+    written: list[tuple[bytes, int]] = []
     clock = ManualClock()
     handlers = RequestHandlers(
         {7: lambda _command, _connection: Command.response(0, "done"), 8: lambda _command, _connection: Outcome()},
-        after_read=lambda peer: written.append(transport.last_write) if peer is connection else None,
+        after_read=lambda peer, count: written.append((transport.last_write, count)) if peer is connection else None,
     )
     connection, transport = connect_in_memory(handlers, clock)
     one, owed = encode_command(Command.request(7)), encode_command(Command.request(8))
     connection.data_received(one + one)
-    assert written == []
     connection.data_received(one)
-    assert [b"done" in data for data in written] == [True]
     connection.data_received(owed)
-    assert len(written) == 2
+    assert [(b"done" in data, count) for data, count in written] == [(True, 2), (True, 1), (True, 1)]
