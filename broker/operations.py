@@ -1,8 +1,8 @@
 """What a broker does for clients, whatever protocol brings their requests: the one door for an adapter beside remoting.
 
 An adapter checks what its clients send, calls an operation, and writes what its ``Outcome`` comes to. At the end of
-each turn in which it has called one it calls ``scheduler.commit_turn``: what was stored meanwhile shares one commit; and
-behind the answers ``scheduler.make_readable``.
+each turn in which it has called one it calls ``scheduler.commit_turn``, so that what was stored meanwhile shares one
+commit, and ``scheduler.make_readable`` behind the answers.
 """
 
 from collections.abc import Callable, Sequence

@@ -56,8 +56,8 @@ class Http2Registry(Protocol):
 class Http2Service(Struct, frozen=True):
     """Who serves requests: ``serve`` each event, ``after_batch`` when all those of a read were served.
 
-    What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called when they are written, with
-    the connection and how many events the read brought.
+    What ``after_batch`` sends goes out with the answers of the read. ``after_read`` is called when they are written,
+    with the connection and how many events the read brought.
     """
 
     serve: Callable[[Http2Event, Http2Link], None]

@@ -1,9 +1,9 @@
 """Stands before the handlers of a server: notes what is asked, does to it what a test wants, holds back who is cut off.
 
 A handler that runs here and now, in the read that brought its request, answers as ever: the connection calls
-``after_batch`` when the batch is over, which commits what was appended, and ``after_read`` when its answers are written,
-which makes it readable. What is served later, after a delay or a partition, is served here: both are called behind it,
-and the answer that the connection owes follows what comes of it.
+``after_batch`` when the batch is over, which commits what was appended, and ``after_read`` when its answers are
+written, which makes it readable. What is served later, after a delay or a partition, is served here: both are called
+behind it, and the answer that the connection owes follows what comes of it.
 """
 
 import os
@@ -242,10 +242,8 @@ class Interception:
     def _serve_late(self, command: Command, connection: Connection, outcome: Outcome[Any]) -> None:
         self._settle(outcome, command, connection, partial(self._meet, command, connection))
 
-    def _settle(
-        self, outcome: Outcome[Any], command: Command, connection: Connection, work: "partial[Reply]"
-    ) -> None:
-        """Serve outside of a read, as if one had brought the request: it is committed before the answer, and read then."""
+    def _settle(self, outcome: Outcome[Any], command: Command, connection: Connection, work: "partial[Reply]") -> None:
+        """Serve outside of a read, as if one had brought the request: committed first, read after the answer."""
         try:
             reply = work()
         except Exception as error:  # the fault boundary of a request: the connection answers and logs it

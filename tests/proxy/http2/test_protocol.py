@@ -264,7 +264,9 @@ async def test_tells_of_each_read_once_it_is_answered() -> None:
     """Whoever wants to know is told when the answers are written, and how many events the read has brought."""
     written: list[tuple[int, int]] = []
     echo = Echo()
-    service = Http2Service(echo.serve, after_read=lambda _link, count: written.append((len(ground.transport.writes), count)))
+    service = Http2Service(
+        echo.serve, after_read=lambda _link, count: written.append((len(ground.transport.writes), count))
+    )
     ground = Ground(service)
     ground.link.data_received(HELLO_US + ground.peer.headers(1))
     ground.link.data_received(ground.peer.headers(3))
