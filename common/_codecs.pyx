@@ -730,3 +730,68 @@ cdef void write_value(const SignedField *field, uint8_t *out) noexcept nogil:
             out[0] = unescape(at[1])
             at += 2
         out += 1
+
+
+ctypedef int (*Sha1Init)(void *state) noexcept nogil
+ctypedef int (*Sha1Update)(void *state, const void *data, size_t size) noexcept nogil
+ctypedef int (*Sha1Final)(uint8_t *digest, void *state) noexcept nogil
+
+cdef enum:
+    SHA1_WORDS = 16  # its state has 96 bytes
+    SHA1_BYTES = 20
+    BLOCK_BYTES = 64
+    SIGNATURE_BYTES = 28
+
+cdef const char *_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+cdef class Sha1Halves:
+    """Both halves of HMAC, with the functions of libcrypto that ``hashlib`` has loaded (``signing.HashlibHalves``)."""
+
+    cdef uint64_t inner[SHA1_WORDS]
+    cdef uint64_t outer[SHA1_WORDS]
+    cdef Sha1Update update
+    cdef Sha1Final finish
+
+    def __init__(self, bytes block, size_t init, size_t update, size_t finish):
+        if PyBytes_GET_SIZE(block) != BLOCK_BYTES:
+            raise ValueError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
+        self.update = <Sha1Update>update
+        self.finish = <Sha1Final>finish
+        self.begin(self.inner, <Sha1Init>init, block, 0x36)
+        self.begin(self.outer, <Sha1Init>init, block, 0x5C)
+
+    cdef void begin(self, uint64_t *state, Sha1Init init, bytes block, uint8_t mask):
+        cdef uint8_t pad[BLOCK_BYTES]
+        cdef Py_ssize_t at
+        for at in range(BLOCK_BYTES):
+            pad[at] = <uint8_t>block[at] ^ mask
+        init(state)
+        self.update(state, pad, BLOCK_BYTES)
+
+    def fits(self, bytes signature, bytes content):
+        """Tell whether a signature is that of a content (``SigningKey.fits``)."""
+        cdef const uint8_t *given = <const uint8_t *>PyBytes_AS_STRING(signature)
+        cdef uint64_t state[SHA1_WORDS]
+        cdef uint8_t digest[SHA1_BYTES + 1]
+        cdef uint32_t three
+        cdef Py_ssize_t at
+        cdef uint8_t differs = 0
+        if PyBytes_GET_SIZE(signature) != SIGNATURE_BYTES:
+            return False
+        memcpy(state, self.inner, sizeof(state))
+        self.update(state, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
+        self.finish(digest, state)
+        memcpy(state, self.outer, sizeof(state))
+        self.update(state, digest, SHA1_BYTES)
+        self.finish(digest, state)
+        digest[SHA1_BYTES] = 0
+        for at in range(SIGNATURE_BYTES // 4):  # in base64, three bytes are four letters
+            three = (<uint32_t>digest[3 * at] << 16) | (<uint32_t>digest[3 * at + 1] << 8) | digest[3 * at + 2]
+            differs |= given[4 * at] ^ <uint8_t>_LETTERS[three >> 18]
+            differs |= given[4 * at + 1] ^ <uint8_t>_LETTERS[(three >> 12) & 63]
+            differs |= given[4 * at + 2] ^ <uint8_t>_LETTERS[(three >> 6) & 63]
+            if at < SIGNATURE_BYTES // 4 - 1:
+                differs |= given[4 * at + 3] ^ <uint8_t>_LETTERS[three & 63]
+        differs |= given[SIGNATURE_BYTES - 1] ^ <uint8_t>c"="
+        return differs == 0

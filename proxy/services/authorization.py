@@ -26,7 +26,6 @@ from __future__ import annotations
 import logging
 from binascii import b2a_base64, unhexlify
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import Message
@@ -77,7 +76,10 @@ class CallGuard:
             return status(Code.UNAUTHORIZED, WRONG_HEADER if words is None else NO_DATE)
         name, signature = words or ("", b"")
         kind, access, address = request.DESCRIPTOR.full_name, self._access, call.remote_address
-        fits = partial(SigningKey.fits, signature=signature, content=date.encode())
+
+        def fits(key: SigningKey) -> bool:
+            return key.fits(signature, date.encode())
+
         try:
             user = access.identify(name, fits, address, is_open=access.is_open(kind))
             if not access.is_free(kind):

@@ -1,5 +1,7 @@
 """The compiled twins do what Python does, or leave it to Python."""
 
+import base64
+import hmac
 import json
 import os
 import subprocess
@@ -16,7 +18,7 @@ from rocketlet.common import ids, properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
-from rocketlet.common.signing import scan_signed_slowly
+from rocketlet.common.signing import HashlibHalves, scan_signed_slowly, sha1_functions
 from rocketlet.common.subscriptions.sql_filter import compile_sql
 from rocketlet.store.consumequeue import entry_filters, queue_reader
 from rocketlet.store.consumequeue.entry_filters import INT_CODES, TagCodeFilter
@@ -288,6 +290,24 @@ def test_twins_are_left_out_on_demand() -> None:
     environment = {**os.environ, "ROCKETLET_PURE_PYTHON": "1"}
     shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout == "None\n"
+
+
+@given(st.binary(min_size=64, max_size=64), st.binary(), st.binary(min_size=28, max_size=28), st.integers(0, 27))
+def test_halves_are_alike(block: bytes, content: bytes, other: bytes, at: int) -> None:
+    """The right signature fits, and no other: not one of other letters, and not one that differs in one place."""
+    functions = sha1_functions()
+    assert functions is not None
+    halves, compiled = HashlibHalves(block), codecs.Sha1Halves(block, *functions)
+    right = base64.b64encode(hmac.digest(block, content, "sha1"))
+    changed = right[:at] + bytes([right[at] ^ 1]) + right[at + 1 :]
+    for signature in (right, changed, other, right[:-1], right + b"=", b""):
+        assert compiled.fits(signature, content) == halves.fits(signature, content) == (signature == right)
+
+
+def test_halves_of_no_block() -> None:
+    """Whatever is no block of the hash is refused before it is read."""
+    with pytest.raises(ValueError, match="a block has 64 bytes, not 63"):
+        codecs.Sha1Halves(bytes(63), 0, 0, 0)
 
 
 KNOWN_NAMES = ["AccessKey", "Signature", "_UNIQUE_KEY_QUERY", "SecurityToken", "a", "b", "topic"]

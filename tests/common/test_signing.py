@@ -2,13 +2,22 @@
 
 import json
 import pathlib
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from raw_calls import recorded_calls
 
-from rocketlet.common.signing import SigningKey, content_of, scan_signed_slowly, sign, signature_of
+from rocketlet.common.signing import (
+    SigningKey,
+    content_of,
+    scan_signed_slowly,
+    sha1_functions,
+    sign,
+    signature_of,
+)
 
 SECRETS = {
     "admin": "admin123",
@@ -93,6 +102,21 @@ def test_key_that_is_made_once_fits_the_same_signatures(content: bytes, secret: 
     assert not key.fits(signature[:-1], content)
     assert not SigningKey(secret + "x").fits(signature, content)
     assert repr(key) == "<SigningKey>"
+
+
+@pytest.mark.parametrize("missing", [{"ctypes": None}, {"_hashlib": None}, {"_hashlib": json}])
+def test_without_libcrypto(missing: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are made all the same where a Python has it built in, or has no such module."""
+    for name, module in missing.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    sha1_functions.cache_clear()
+    try:
+        assert sha1_functions() is None
+        key = SigningKey("secret")
+    finally:
+        sha1_functions.cache_clear()
+    assert key.fits(signature_of(b"content", "secret").encode(), b"content")
+    assert not key.fits(signature_of(b"content", "secret").encode(), b"other")
 
 
 def test_fields_are_scanned_without_a_compiler() -> None:
