@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from badinput.samples import CREATE_TOPIC
 from guarded import GUARDED, SignedCaller, open_signed
-from interop.clients import Outgoing, Producer, PushConsumer, Sent
+from interop.clients import WAIT_MS, Outgoing, Producer, PushConsumer, Sent
 from interop.driver import Driver
 from interop.secured import PROVIDERS
 from interop.servers import JavaServer, Server
@@ -67,7 +67,8 @@ def test_exact_rights_are_enough_and_less_is_refused(
     with PushConsumer(driver, **about, **user(reader), failures=1) as consumer:
         with Producer(driver, namesrv=guarded.namesrv, **user(sender, **token)) as producer:
             producer.send_all(topic, *map(Outgoing, bodies))
-        received = consumer.received(2 * len(bodies))
+        # the Go client looks for its retry topic at its start and, if that was too early, half a minute later
+        received = consumer.received(2 * len(bodies), 2 * WAIT_MS)
     assert {message.body for message in received} == bodies
     assert len(received) == 2 * len(bodies)
 
