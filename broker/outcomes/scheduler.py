@@ -96,7 +96,7 @@ class Scheduler:
         self._replicas: ReplicaAcks | None = None
         self._followers: Sequence[Follower] = ()
         self._stall: DiskStall | None = None
-        self._has_left = False  # queue entries of the last commit
+        self._has_left = False  # queue entries of a commit
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
@@ -214,7 +214,7 @@ class Scheduler:
                 outcome.failure = error
                 self.settle(outcome)
             raise
-        self._has_left = leaves_queues and self._group is None
+        self._has_left |= leaves_queues and self._group is None  # a commit of nothing takes nothing from it
         if self._group is not None or self._replicas is not None:
             turn = self._keep_waiting(turn)
         if self._followers:
