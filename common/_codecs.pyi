@@ -3,6 +3,9 @@ from collections.abc import Sequence
 
 from msgspec import Raw
 
+from .ids import Address
+from .signing import SigningKey
+
 def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes | None: ...
 def split_batch(body: bytes, most: int) -> list[tuple[int, bytes, bytes]] | None: ...
 def encode_record(
@@ -34,3 +37,14 @@ def scan_signed(
 class Sha1Halves:
     def __init__(self, block: bytes, init: int, update: int, finish: int) -> None: ...
     def fits(self, signature: bytes, content: bytes) -> bool: ...
+
+class ShortCheck:
+    def __init__(
+        self,
+        code: int,
+        names: tuple[str, ...],
+        keys: dict[str, SigningKey],
+        known: dict[Address, set[str]],
+        granted: set[object] | None,
+    ) -> None: ...
+    def passes(self, text: Raw | bytes, body: bytes, version: int, address: Address) -> bool: ...

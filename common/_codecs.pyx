@@ -538,7 +538,76 @@ cdef int add_entry(array.array rows, array.array hashes, Py_ssize_t row, uint32_
 
 cdef enum:
     MOST_SIGNED_FIELDS = 48
+    MOST_SHORT_VALUES = 1024
     LAST_VERSION_WITHOUT_MARKS = 399
+    SHA1_WORDS = 16  # its state has 96 bytes
+    SHA1_BYTES = 20
+    BLOCK_BYTES = 64
+    SIGNATURE_BYTES = 28
+
+
+ctypedef int (*Sha1Init)(void *state) noexcept nogil
+ctypedef int (*Sha1Update)(void *state, const void *data, size_t size) noexcept nogil
+ctypedef int (*Sha1Final)(uint8_t *digest, void *state) noexcept nogil
+
+cdef const char *_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+cdef class Sha1Halves:
+    """Both halves of HMAC, with the functions of libcrypto that ``hashlib`` has loaded (``signing.HashlibHalves``)."""
+
+    cdef uint64_t inner[SHA1_WORDS]
+    cdef uint64_t outer[SHA1_WORDS]
+    cdef Sha1Update update
+    cdef Sha1Final finish
+
+    def __init__(self, bytes block, size_t init, size_t update, size_t finish):
+        if PyBytes_GET_SIZE(block) != BLOCK_BYTES:
+            raise ValueError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
+        self.update = <Sha1Update>update
+        self.finish = <Sha1Final>finish
+        self.begin(self.inner, <Sha1Init>init, block, 0x36)
+        self.begin(self.outer, <Sha1Init>init, block, 0x5C)
+
+    cdef void begin(self, uint64_t *state, Sha1Init init, bytes block, uint8_t mask):
+        cdef uint8_t pad[BLOCK_BYTES]
+        cdef Py_ssize_t at
+        for at in range(BLOCK_BYTES):
+            pad[at] = <uint8_t>block[at] ^ mask
+        init(state)
+        self.update(state, pad, BLOCK_BYTES)
+
+    def fits(self, bytes signature, bytes content):
+        """Tell whether a signature is that of a content (``SigningKey.fits``)."""
+        if PyBytes_GET_SIZE(signature) != SIGNATURE_BYTES:
+            return False
+        return self.are_those_of(<const uint8_t *>PyBytes_AS_STRING(signature), NULL, 0, content)
+
+    cdef bint are_those_of(self, const uint8_t *given, const uint8_t *values, Py_ssize_t size, bytes body):
+        """Tell whether a signature, of ``SIGNATURE_BYTES``, is that of values and a body."""
+        cdef uint64_t state[SHA1_WORDS]
+        cdef uint8_t digest[SHA1_BYTES + 1]
+        cdef uint32_t three
+        cdef Py_ssize_t at
+        cdef uint8_t differs = 0
+        memcpy(state, self.inner, sizeof(state))
+        if size:
+            self.update(state, values, size)
+        self.update(state, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        self.finish(digest, state)
+        memcpy(state, self.outer, sizeof(state))
+        self.update(state, digest, SHA1_BYTES)
+        self.finish(digest, state)
+        digest[SHA1_BYTES] = 0
+        for at in range(SIGNATURE_BYTES // 4):  # in base64, three bytes are four letters
+            three = (<uint32_t>digest[3 * at] << 16) | (<uint32_t>digest[3 * at + 1] << 8) | digest[3 * at + 2]
+            differs |= given[4 * at] ^ <uint8_t>_LETTERS[three >> 18]
+            differs |= given[4 * at + 1] ^ <uint8_t>_LETTERS[(three >> 12) & 63]
+            differs |= given[4 * at + 2] ^ <uint8_t>_LETTERS[(three >> 6) & 63]
+            if at < SIGNATURE_BYTES // 4 - 1:
+                differs |= given[4 * at + 3] ^ <uint8_t>_LETTERS[three & 63]
+        differs |= given[SIGNATURE_BYTES - 1] ^ <uint8_t>c"="
+        return differs == 0
 
 
 cdef struct SignedField:
@@ -550,6 +619,16 @@ cdef struct SignedField:
     Py_ssize_t start
 
 
+cdef struct SignedFields:
+    SignedField fields[MOST_SIGNED_FIELDS]
+    SignedField *order[MOST_SIGNED_FIELDS]  # by their names
+    Py_ssize_t count
+    SignedField *user
+    SignedField *signature
+    Py_ssize_t total  # bytes of all values that are signed
+    bint is_plain
+
+
 def scan_signed(object text, bytes body, int version, tuple names):
     """Return who signed, with what, what for, and the values of some fields (``signing.scan_signed``).
 
@@ -557,123 +636,217 @@ def scan_signed(object text, bytes body, int version, tuple names):
     that is escaped.
     """
     cdef Py_buffer view
+    cdef SignedFields found
+    cdef bytes content, given
+    cdef uint8_t *out
     PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
     try:
-        return scan_signed_fields(<const uint8_t *>view.buf, view.len, body, version, names)
+        if not read_signed(&found, <const uint8_t *>view.buf, view.len, version):
+            return None
+        content = PyBytes_FromStringAndSize(NULL, found.total + PyBytes_GET_SIZE(body))
+        out = <uint8_t *>PyBytes_AS_STRING(content)
+        write_values(&found, out)
+        memcpy(out + found.total, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        given = PyBytes_FromStringAndSize(NULL, found.signature.size)
+        write_value(found.signature, <uint8_t *>PyBytes_AS_STRING(given))
+        if not found.is_plain:
+            PyUnicode_FromStringAndSize(<const char *>view.buf, view.len)
+        return text_of(found.user, out), given, content, texts_of(&found, out, names)
+    except UnicodeDecodeError:
+        return None
     finally:
         PyBuffer_Release(&view)
 
 
-cdef object scan_signed_fields(const uint8_t *data, Py_ssize_t size, bytes body, int version, tuple names):
-    cdef SignedField fields[MOST_SIGNED_FIELDS]
-    cdef SignedField *order[MOST_SIGNED_FIELDS]
-    cdef SignedField *field
-    cdef SignedField *user = NULL
-    cdef SignedField *signature = NULL
-    cdef const uint8_t *at
-    cdef const uint8_t *end
-    cdef Py_ssize_t count = 0, index, total = 0
+cdef class ShortCheck:
+    """Lets requests through whose like was granted before (``signing.ShortCheck``), by ``Sha1Halves``."""
+
+    cdef object code
+    cdef tuple names
+    cdef dict keys
+    cdef dict known
+    cdef set granted
+
+    def __init__(self, int code, tuple names, dict keys, dict known, set granted):
+        self.code, self.names, self.keys, self.known, self.granted = code, names, keys, known, granted
+
+    def passes(self, object text, bytes body, int version, tuple address):
+        """Tell whether a request is one of those; ``text`` is the JSON of its fields."""
+        cdef Py_buffer view
+        cdef SignedFields found
+        cdef uint8_t short_values[MOST_SHORT_VALUES]
+        cdef uint8_t given[SIGNATURE_BYTES]
+        cdef uint8_t *out = short_values
+        cdef bytes long_values
+        cdef Sha1Halves halves
+        PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
+        try:
+            if not read_signed(&found, <const uint8_t *>view.buf, view.len, version):
+                return False
+            if found.signature.size != SIGNATURE_BYTES:
+                return False
+            if found.total > MOST_SHORT_VALUES:
+                long_values = PyBytes_FromStringAndSize(NULL, found.total)
+                out = <uint8_t *>PyBytes_AS_STRING(long_values)
+            write_values(&found, out)
+            if not found.is_plain:
+                PyUnicode_FromStringAndSize(<const char *>view.buf, view.len)
+            halves = self.find_halves(&found, out, address)
+            if halves is None:
+                return False
+            write_value(found.signature, given)
+            return halves.are_those_of(given, out, found.total, body)
+        except UnicodeDecodeError:
+            return False
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef Sha1Halves find_halves(self, const SignedFields *found, const uint8_t *out, tuple address):
+        """Return those of the user, ``None`` where just this was not granted before."""
+        name = text_of(found.user, out)
+        key = self.keys.get(name)
+        if key is None:
+            return None
+        users = self.known.get(address)
+        if users is None or name not in users:
+            return None
+        if self.granted is not None:
+            if (self.code, name, address[0], texts_of(found, out, self.names)) not in self.granted:
+                return None
+        return <Sha1Halves?>key.halves
+
+
+cdef uint8_t _IS_PLAIN[256]
+for _letter in range(256):
+    _IS_PLAIN[_letter] = 0x20 <= _letter <= 0x7E and _letter not in b'"\\'
+
+
+cdef bint read_signed(SignedFields *found, const uint8_t *data, Py_ssize_t size, int version) noexcept nogil:
+    """Tell whether what is usual could be read from the JSON of the fields: all that is signed, in its order."""
+    cdef const uint8_t *at = data + 1
+    cdef const uint8_t *end = data + size - 1
+    cdef Py_ssize_t index, count = 0
     cdef int compared
-    cdef bint is_plain = True
-    cdef bytes content, given
-    cdef uint8_t *out
-    cdef const char *name
-    cdef Py_ssize_t name_size
-    cdef list values = []
-    if size < 2 or data[0] != c'{' or data[size - 1] != c'}':
-        return None
-    at, end = data + 1, data + size - 1
+    if size < 2 or data[0] != c'{' or end[0] != c'}':
+        return False
+    found.is_plain = True
     while at < end:
-        if count == MOST_SIGNED_FIELDS or at[0] != c'"':
-            return None
-        field = &fields[count]
-        at += 1
-        field.name = at
-        while at < end and at[0] != c'"':
-            if at[0] < 0x20 or at[0] > 0x7E or at[0] == c'\\':
-                return None
-            at += 1
-        field.name_size = at - field.name
-        if end - at < 3 or at[1] != c':' or at[2] != c'"':
-            return None
-        at += 3
-        field.value, field.size = at, 0
-        while at < end and at[0] != c'"':
-            if at[0] == c'\\':
-                if end - at < 2:
-                    return None
-                if at[1] == c'u':
-                    if end - at < 6 or at[2] != c'0' or at[3] != c'0' or read_hex(at[4]) > 7 or read_hex(at[5]) > 15:
-                        return None
-                    at += 4
-                elif unescape(at[1]) == 0:
-                    return None
-                at += 1
-            elif at[0] < 0x20:
-                return None
-            elif at[0] > 0x7F:
-                is_plain = False
-            at += 1
-            field.size += 1
-        if at >= end:
-            return None
-        field.raw_size = at - field.value
-        at += 1
-        if at < end:
-            if at[0] != c',' or end - at < 2:
-                return None
-            at += 1
+        if count == MOST_SIGNED_FIELDS:
+            return False
+        at = read_field(&found.fields[count], at, end, &found.is_plain)
+        if at == NULL:
+            return False
         index = count
         while index:
-            compared = compare_names(field, order[index - 1])
+            compared = compare_names(&found.fields[count], found.order[index - 1])
             if compared == 0:
-                return None
+                return False
             if compared > 0:
                 break
-            order[index] = order[index - 1]
+            found.order[index] = found.order[index - 1]
             index -= 1
-        order[index] = field
+        found.order[index] = &found.fields[count]
         count += 1
-    for index in range(count):
-        field = order[index]
+    found.count = count
+    return place_values(found, version)
+
+
+cdef const uint8_t *read_field(SignedField *field, const uint8_t *at, const uint8_t *end, bint *is_plain) noexcept nogil:
+    """Return where the next field begins, or the end; ``NULL`` for what is not usual."""
+    cdef Py_ssize_t escapes = 0
+    if at[0] != c'"':
+        return NULL
+    at += 1
+    field.name = at
+    while at < end and _IS_PLAIN[at[0]]:
+        at += 1
+    if at >= end or at[0] != c'"':
+        return NULL
+    field.name_size = at - field.name
+    if end - at < 3 or at[1] != c':' or at[2] != c'"':
+        return NULL
+    at += 3
+    field.value = at
+    while True:
+        while at < end and _IS_PLAIN[at[0]]:
+            at += 1
+        if at >= end or at[0] < 0x20:
+            return NULL
+        if at[0] == c'"':
+            break
+        if at[0] == c'\\':
+            if end - at < 2:
+                return NULL
+            if at[1] == c'u':
+                if end - at < 6 or at[2] != c'0' or at[3] != c'0' or read_hex(at[4]) > 7 or read_hex(at[5]) > 15:
+                    return NULL
+                at += 4
+                escapes += 4
+            elif unescape(at[1]) == 0:
+                return NULL
+            at += 1
+            escapes += 1
+        else:
+            is_plain[0] = False
+        at += 1
+    field.raw_size = at - field.value
+    field.size = field.raw_size - escapes
+    at += 1
+    if at < end:
+        if at[0] != c',' or end - at < 2:
+            return NULL
+        at += 1
+    return at
+
+
+cdef bint place_values(SignedFields *found, int version) noexcept nogil:
+    """Tell whether somebody has signed without a token, and say where each value stands in what is signed."""
+    cdef SignedField *field
+    cdef Py_ssize_t index, total = 0
+    found.user = found.signature = NULL
+    for index in range(found.count):
+        field = found.order[index]
         field.start = -1
         if is_named(field, b"Signature", 9):
-            signature = field
+            found.signature = field
             continue
         if is_named(field, b"SecurityToken", 13):
-            return None
+            return False
         if is_named(field, b"AccessKey", 9):
-            user = field
+            found.user = field
         if version <= LAST_VERSION_WITHOUT_MARKS and is_named(field, b"_UNIQUE_KEY_QUERY", 17):
             continue
         field.start = total
         total += field.size
-    if user == NULL or signature == NULL or user.size == 0:
-        return None
-    content = PyBytes_FromStringAndSize(NULL, total + PyBytes_GET_SIZE(body))
-    out = <uint8_t *>PyBytes_AS_STRING(content)
-    for index in range(count):
-        field = order[index]
-        if field.start >= 0:
-            write_value(field, out + field.start)
-    memcpy(out + total, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
-    given = PyBytes_FromStringAndSize(NULL, signature.size)
-    write_value(signature, <uint8_t *>PyBytes_AS_STRING(given))
-    try:
-        if not is_plain:
-            PyUnicode_FromStringAndSize(<const char *>data, size)
-        for wanted in names:
-            name = PyUnicode_AsUTF8AndSize(wanted, &name_size)
-            found = None
-            for index in range(count):
-                field = order[index]
-                if field.start >= 0 and is_named(field, name, name_size):
-                    found = PyUnicode_FromStringAndSize(<const char *>out + field.start, field.size)
-                    break
-            values.append(found)
-        return PyUnicode_FromStringAndSize(<const char *>out + user.start, user.size), given, content, tuple(values)
-    except UnicodeDecodeError:
-        return None
+    found.total = total
+    return found.user != NULL and found.signature != NULL and found.user.size > 0
+
+
+cdef void write_values(const SignedFields *found, uint8_t *out) noexcept nogil:
+    cdef Py_ssize_t index
+    for index in range(found.count):
+        if found.order[index].start >= 0:
+            write_value(found.order[index], out + found.order[index].start)
+
+
+cdef str text_of(const SignedField *field, const uint8_t *out):
+    return PyUnicode_FromStringAndSize(<const char *>out + field.start, field.size)
+
+
+cdef tuple texts_of(const SignedFields *found, const uint8_t *out, tuple names):
+    """Return the values of fields that are signed, ``None`` of those that are not there."""
+    cdef Py_ssize_t index, name_size
+    cdef const char *name
+    cdef list values = []
+    for wanted in names:
+        name = PyUnicode_AsUTF8AndSize(wanted, &name_size)
+        text = None
+        for index in range(found.count):
+            if found.order[index].start >= 0 and is_named(found.order[index], name, name_size):
+                text = text_of(found.order[index], out)
+                break
+        values.append(text)
+    return tuple(values)
 
 
 cdef inline bint is_named(const SignedField *field, const char *name, Py_ssize_t size) noexcept nogil:
@@ -681,7 +854,10 @@ cdef inline bint is_named(const SignedField *field, const char *name, Py_ssize_t
 
 
 cdef inline int compare_names(const SignedField *one, const SignedField *other) noexcept nogil:
-    cdef int found = memcmp(one.name, other.name, min(one.name_size, other.name_size))
+    cdef int found
+    if one.name_size and other.name_size and one.name[0] != other.name[0]:
+        return <int>one.name[0] - other.name[0]
+    found = memcmp(one.name, other.name, min(one.name_size, other.name_size))
     if found:
         return found
     return (one.name_size > other.name_size) - (one.name_size < other.name_size)
@@ -730,68 +906,3 @@ cdef void write_value(const SignedField *field, uint8_t *out) noexcept nogil:
             out[0] = unescape(at[1])
             at += 2
         out += 1
-
-
-ctypedef int (*Sha1Init)(void *state) noexcept nogil
-ctypedef int (*Sha1Update)(void *state, const void *data, size_t size) noexcept nogil
-ctypedef int (*Sha1Final)(uint8_t *digest, void *state) noexcept nogil
-
-cdef enum:
-    SHA1_WORDS = 16  # its state has 96 bytes
-    SHA1_BYTES = 20
-    BLOCK_BYTES = 64
-    SIGNATURE_BYTES = 28
-
-cdef const char *_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-
-cdef class Sha1Halves:
-    """Both halves of HMAC, with the functions of libcrypto that ``hashlib`` has loaded (``signing.HashlibHalves``)."""
-
-    cdef uint64_t inner[SHA1_WORDS]
-    cdef uint64_t outer[SHA1_WORDS]
-    cdef Sha1Update update
-    cdef Sha1Final finish
-
-    def __init__(self, bytes block, size_t init, size_t update, size_t finish):
-        if PyBytes_GET_SIZE(block) != BLOCK_BYTES:
-            raise ValueError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
-        self.update = <Sha1Update>update
-        self.finish = <Sha1Final>finish
-        self.begin(self.inner, <Sha1Init>init, block, 0x36)
-        self.begin(self.outer, <Sha1Init>init, block, 0x5C)
-
-    cdef void begin(self, uint64_t *state, Sha1Init init, bytes block, uint8_t mask):
-        cdef uint8_t pad[BLOCK_BYTES]
-        cdef Py_ssize_t at
-        for at in range(BLOCK_BYTES):
-            pad[at] = <uint8_t>block[at] ^ mask
-        init(state)
-        self.update(state, pad, BLOCK_BYTES)
-
-    def fits(self, bytes signature, bytes content):
-        """Tell whether a signature is that of a content (``SigningKey.fits``)."""
-        cdef const uint8_t *given = <const uint8_t *>PyBytes_AS_STRING(signature)
-        cdef uint64_t state[SHA1_WORDS]
-        cdef uint8_t digest[SHA1_BYTES + 1]
-        cdef uint32_t three
-        cdef Py_ssize_t at
-        cdef uint8_t differs = 0
-        if PyBytes_GET_SIZE(signature) != SIGNATURE_BYTES:
-            return False
-        memcpy(state, self.inner, sizeof(state))
-        self.update(state, PyBytes_AS_STRING(content), PyBytes_GET_SIZE(content))
-        self.finish(digest, state)
-        memcpy(state, self.outer, sizeof(state))
-        self.update(state, digest, SHA1_BYTES)
-        self.finish(digest, state)
-        digest[SHA1_BYTES] = 0
-        for at in range(SIGNATURE_BYTES // 4):  # in base64, three bytes are four letters
-            three = (<uint32_t>digest[3 * at] << 16) | (<uint32_t>digest[3 * at + 1] << 8) | digest[3 * at + 2]
-            differs |= given[4 * at] ^ <uint8_t>_LETTERS[three >> 18]
-            differs |= given[4 * at + 1] ^ <uint8_t>_LETTERS[(three >> 12) & 63]
-            differs |= given[4 * at + 2] ^ <uint8_t>_LETTERS[(three >> 6) & 63]
-            if at < SIGNATURE_BYTES // 4 - 1:
-                differs |= given[4 * at + 3] ^ <uint8_t>_LETTERS[three & 63]
-        differs |= given[SIGNATURE_BYTES - 1] ^ <uint8_t>c"="
-        return differs == 0

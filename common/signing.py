@@ -9,8 +9,8 @@ Clients with a version up to 399 leave ``_UNIQUE_KEY_QUERY`` out of it, those of
 
 Neither time nor connection is part of it: a signed request is good for ever (spec security.md §2).
 
-What a broker does for each request has a compiled twin (``_codecs.pyx``): ``scan_signed`` reads what usual clients
-write, and leaves all else to ``content_of``.
+What a broker does for each request has compiled twins (``_codecs.pyx``): ``scan_signed`` reads what usual clients
+write, and leaves all else to ``content_of``; ``ShortCheck`` looks the rest up, too.
 """
 
 import base64
@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .ids import Address
 from .properties import codecs
 
 if TYPE_CHECKING:
+    from . import _codecs
     from ._codecs import Sha1Halves
 
 ACCESS_KEY: Final = "AccessKey"
@@ -79,13 +81,14 @@ class SigningKey:
     is right.
     """
 
-    __slots__ = ("fits",)
+    __slots__ = ("fits", "halves")
 
     def __init__(self, secret_key: str) -> None:
         secret = secret_key.encode(errors="replace")
         if len(secret) > _BLOCK_BYTES:
             secret = hashlib.sha1(secret, usedforsecurity=False).digest()
-        self.fits: Callable[[bytes, bytes], bool] = _make_halves(secret.ljust(_BLOCK_BYTES, b"\0")).fits
+        self.halves = _make_halves(secret.ljust(_BLOCK_BYTES, b"\0"))
+        self.fits: Callable[[bytes, bytes], bool] = self.halves.fits
 
     def __repr__(self) -> str:
         return "<SigningKey>"
@@ -139,6 +142,51 @@ def sha1_functions() -> tuple[int, int, int] | None:
 
 
 _SHA1_NAMES: Final = ("SHA1_Init", "SHA1_Update", "SHA1_Final")
+
+
+class ShortCheck:
+    """Lets requests of one code through whose like was granted before; all else is for somebody who can say no.
+
+    Arguments:
+        code: the code of the requests.
+        names: the fields that decide.
+        keys: what users sign with.
+        known: who has signed before on which connection.
+        granted: ``(code, user, source IP, values of the fields that decide)``; ``None`` when nothing has to be.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        names: tuple[str, ...],
+        keys: dict[str, SigningKey],
+        known: dict[Address, set[str]],
+        granted: set[object] | None,
+    ) -> None:
+        self._code, self._names = code, names
+        self._keys, self._known, self._granted = keys, known, granted
+
+    def __repr__(self) -> str:
+        return f"<ShortCheck of code {self._code}>"
+
+    def passes(self, text: msgspec.Raw | bytes, body: bytes, version: int, address: Address) -> bool:
+        """Tell whether a request is one of those; ``text`` is the JSON of its fields."""
+        found = scan_signed(text, body, version, self._names)
+        if found is None:
+            return False
+        name, signature, content, values = found
+        key = self._keys.get(name)
+        return (
+            key is not None
+            and name in self._known.get(address, NOTHING)
+            and (self._granted is None or (self._code, name, address[0], values) in self._granted)
+            and key.fits(signature, content)
+        )
+
+
+def short_check_class() -> "type[ShortCheck | _codecs.ShortCheck]":
+    """Return the compiled twin where keys are ``Sha1Halves``."""
+    return ShortCheck if codecs is None or sha1_functions() is None else codecs.ShortCheck
 
 
 def signature_of(content: bytes, secret_key: str) -> str:

@@ -30,7 +30,7 @@ from ...common.ids import Address
 from ...common.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...common.properties import REAL_TOPIC
 from ...common.record import decode_record
-from ...common.signing import ACCESS_KEY, scan_signed
+from ...common.signing import ACCESS_KEY, short_check_class
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import describe_request
 from ...remoting.codec.request_codes import RequestCode
@@ -112,25 +112,18 @@ class Guard:
 
     def _guard(self, rule: _Rule, handler: Handler) -> Handler:
         """Return what serves one code, at once where all is as usual and the same was granted before."""
-        code, is_free, names = rule.code, rule.is_free, () if rule.is_free else rule.depends_on
+        names = () if rule.is_free else rule.depends_on
         serve, access = self._serve, self._access
-        keys, known, granted = access.keys, access.known, access.granted
         if names is None or rule.is_open or (rule.row is not None and rule.row.listed is not None):
             return lambda command, connection: serve(rule, handler, command, connection)
+        granted = None if rule.is_free else access.granted
+        passes = short_check_class()(rule.code, names, access.keys, access.known, granted).passes
 
         def answer(command: Command, connection: Connection) -> Reply:
-            if command.ext_table is None:
-                found = scan_signed(command.ext_text, command.body, command.version, names)
-                if found is not None:
-                    name, signature, content, values = found
-                    key, address = keys.get(name), connection.remote_address
-                    if (
-                        key is not None
-                        and name in known.get(address, _NO_NAMES)
-                        and (is_free or (code, name, address[0], values) in granted)
-                        and key.fits(signature, content)
-                    ):
-                        return handler(command, connection)
+            if command.ext_table is None and passes(
+                command.ext_text, command.body, command.version, connection.remote_address
+            ):
+                return handler(command, connection)
             return serve(rule, handler, command, connection)
 
         return answer

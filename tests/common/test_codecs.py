@@ -16,9 +16,20 @@ from hypothesis import strategies as st
 
 from rocketlet.common import ids, properties, record
 from rocketlet.common.errors import RecordError
+from rocketlet.common.ids import Address
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
-from rocketlet.common.signing import HashlibHalves, scan_signed_slowly, sha1_functions
+from rocketlet.common.signing import (
+    MARKS,
+    NOTHING,
+    HashlibHalves,
+    ShortCheck,
+    SigningKey,
+    content_of,
+    scan_signed_slowly,
+    sha1_functions,
+    signature_of,
+)
 from rocketlet.common.subscriptions.sql_filter import compile_sql
 from rocketlet.store.consumequeue import entry_filters, queue_reader
 from rocketlet.store.consumequeue.entry_filters import INT_CODES, TagCodeFilter
@@ -382,3 +393,50 @@ def test_many_fields_are_left_to_python() -> None:
     for count, is_scanned in ((46, True), (47, False)):
         table = {f"f{number}": "x" for number in range(count)} | SIGNED
         assert (codecs.scan_signed(json_of(table, escapes=True), b"", 493, ()) is not None) is is_scanned
+
+
+HERE: Address = ("127.0.0.1", 4711)
+USUAL_TABLES = st.dictionaries(
+    st.sampled_from(["_UNIQUE_KEY_QUERY", "a", "b", "topic", "zz"]),
+    st.one_of(st.text(max_size=8), st.sampled_from(["", "\x01\x02", '"\\/\n', "x" * 1_025])),
+)
+
+
+def short_checks(values: tuple[str | None, ...], *, granted: bool | None) -> list[Any]:
+    """Return both twins where a user has signed before, and was granted what these values decide, or needs nothing."""
+    grants: set[object] | None = None if granted is None else set()
+    if grants is not None and granted:
+        grants.add((310, "user", HERE[0], values))
+    parts = 310, ("a", "topic"), {"user": SigningKey("secret")}, {HERE: {"user"}}, grants
+    return [ShortCheck(*parts), codecs.ShortCheck(*parts)]
+
+
+@given(
+    USUAL_TABLES,
+    st.binary(max_size=9),
+    st.sampled_from([399, 400]),
+    st.booleans(),
+    st.sampled_from([True, False, None]),
+)
+def test_short_checks_are_alike(
+    table: dict[str, str], body: bytes, version: int, escapes: bool, granted: bool | None
+) -> None:
+    """What was granted before passes, by the values that decide; whatever is not quite that does not."""
+    user = {**table, "AccessKey": "user"}
+    content = content_of(user, body, left_out=MARKS if version == 399 else NOTHING)
+    signed = json_of({**user, "Signature": signature_of(content, "secret")}, escapes=escapes)
+    python, compiled = short_checks((table.get("a"), table.get("topic")), granted=granted)
+    passes = compiled.passes(signed, body, version, HERE)
+    assert passes in (python.passes(signed, body, version, HERE), False)
+    if not escapes or all(map(str.isascii, table.values())):
+        assert passes is (granted is not False)
+    for changed in (
+        (signed, body + b"x", version, HERE),
+        (signed, body, version, (HERE[0], 4712)),
+        (json_of({**user, "Signature": signature_of(content, "wrong")}, escapes=escapes), body, version, HERE),
+        (json_of({**user, "Signature": "short"}, escapes=escapes), body, version, HERE),
+        (json_of({**user, "AccessKey": "other", "Signature": "x" * 28}, escapes=escapes), body, version, HERE),
+        (signed[:-1], body, version, HERE),
+    ):
+        assert not compiled.passes(*changed)
+        assert not python.passes(*changed)
