@@ -9,8 +9,8 @@ answered, and peers to close; then every connection is closed.
 """
 
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Self
 
 from ..broker.server import Broker
@@ -105,10 +105,17 @@ def _http2_limits(most_message_bytes: int, idle_ms: int) -> Http2Limits:
     )
 
 
-def serving(broker: Broker, clock: Clock, admission: Admission) -> MakeServer:
-    """Return what serves a broker over a socket that listens; ``admission`` is that of ``admit_grpc``."""
+def serving(
+    broker: Broker, clock: Clock, admission: Admission, around: Callable[[Methods], Methods] | None = None
+) -> MakeServer:
+    """Return what serves a broker over a socket that listens; ``admission`` is that of ``admit_grpc``.
 
-    def build(broker: Broker, own_address: Address) -> AbstractAsyncContextManager[Methods]:
-        return serve_methods(broker.operations, own_address)
+    ``around`` returns methods to serve instead: those of somebody who stands before them.
+    """
+
+    @asynccontextmanager
+    async def build(broker: Broker, own_address: Address) -> AsyncGenerator[Methods]:
+        async with serve_methods(broker.operations, own_address) as methods:
+            yield methods if around is None else around(methods)
 
     return lambda listener: GrpcPort(broker, listener, build, clock, admission)

@@ -1,9 +1,10 @@
 """The gRPC port of a broker for tests: bound while it runs, at the same port after a restart, kept while it is down.
 
 What serves it is imported when the first client knocks. Calls have the machine's time: their deadlines are those of
-clients, whatever time the test has made it for the broker.
+clients, whatever time the test has made it for the broker. Faults have the broker's.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,15 +18,19 @@ from ..remoting.transport.server import OnDemandPort, open_listener
 from .server_run import ServerRun, keep_ports
 
 if TYPE_CHECKING:
+    from ..proxy.rpc.call import Methods
     from ..remoting.transport.acceptor import Admission
     from ..remoting.transport.server import MakeServer
+
+    AroundMethods = Callable[[Broker, Methods], Methods]
 
 
 class GrpcDoor:
     """Where clients of RocketMQ 5 come in."""
 
-    def __init__(self, tasks: TaskScope) -> None:
+    def __init__(self, tasks: TaskScope, around: "AroundMethods") -> None:
         self._tasks = tasks
+        self._around = around
         self._run: ServerRun | None = None
         self._kept = ExitStack()
         self._bound = "", 0
@@ -48,7 +53,7 @@ class GrpcDoor:
         admission = await admit_grpc(config, clock)
         self._kept.close()
         listener = open_listener(config.host, self._bound[1] or config.grpc.port, key=PORT_KEY)
-        port, self._run = OnDemandPort(listener, partial(_load, broker, clock, admission)), ServerRun(self._tasks)
+        port, self._run = OnDemandPort(listener, partial(self._load, broker, clock, admission)), ServerRun(self._tasks)
         await self._run.start(port)
         self._bound = port.address
         self.address = format_address(broker.advertised.told[0], self._bound[1])
@@ -64,8 +69,7 @@ class GrpcDoor:
         """Let others have the port."""
         self._kept.close()
 
+    def _load(self, broker: Broker, clock: LoopClock, admission: "Admission") -> "MakeServer":
+        from ..proxy.server import serving
 
-def _load(broker: Broker, clock: LoopClock, admission: "Admission") -> "MakeServer":
-    from ..proxy.server import serving
-
-    return serving(broker, clock, admission)
+        return serving(broker, clock, admission, partial(self._around, broker))

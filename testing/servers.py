@@ -15,7 +15,7 @@ import pathlib
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -44,6 +44,9 @@ from .server_run import ServerRun, keep_ports
 from .snapshots import StoreExchange, empty, unpack_file
 from .views.client_requests import RequestLog
 from .views.consumption import ConsumptionTracker
+
+if TYPE_CHECKING:
+    from ..proxy.rpc.call import Methods
 
 
 class SharedServers(NamedTuple):
@@ -102,7 +105,7 @@ class Servers:
         self.tracker = ConsumptionTracker(lambda: self.broker.parts)
         self._tasks = TaskScope()
         self._stack = ExitStack()
-        self.grpc = GrpcDoor(self._tasks)
+        self.grpc = GrpcDoor(self._tasks, self._around_methods)
         self._broker: Broker | None = None
         self._broker_run: ServerRun | None = None
         self._nameserver_run: ServerRun | None = None
@@ -282,6 +285,12 @@ class Servers:
     def _around(self, handlers: RequestHandlers) -> RequestHandlers:
         """Let those who follow consumers hear what is served, and not what is dropped or held back."""
         return self.door.around(self.tracker.around(in_time_of(self._clock, handlers)))
+
+    def _around_methods(self, broker: Broker, methods: "Methods") -> "Methods":
+        from .faults.grpc_interception import GrpcInterception  # not before a client of RocketMQ 5 has come
+
+        server, end_turn = str(self.identity), broker.operations.scheduler.end_turn
+        return GrpcInterception(server, self.book, self.log, self._clock, end_turn).around(methods)
 
     async def restart_broker(self) -> None:
         """Start the broker again, after a clean stop if it still runs."""

@@ -1,12 +1,12 @@
 """What the control port answers, in JSON."""
 
+import enum
 from typing import Annotated, Self
 
 import msgspec
 from msgspec import Meta
 
 from ...client import SendResult
-from ...common.codes import ResponseCode
 from ...common.message import ReceivedMessage
 from ...testing.broker_clock import BrokerClock
 from ...testing.views.client_requests import ClientRequest
@@ -159,7 +159,7 @@ class SeenRequest(msgspec.Struct, frozen=True, kw_only=True):
     body_base64: bytes
     at_ms: int
     state: Annotated[str, Meta(description="answered, one-way, no answer yet, dropped, answer lost, …")]
-    answer: Annotated[int | None, Meta(description="The response code")]
+    answer: Annotated[int | None, Meta(description="The response code; to a client of RocketMQ 5 that of its protocol")]
     answer_name: str | None
     remark: str | None
 
@@ -180,7 +180,7 @@ class SeenRequest(msgspec.Struct, frozen=True, kw_only=True):
             at_ms=request.at_ms,
             state=request.state,
             answer=None if answer is None else int(answer),
-            answer_name=answer.name if isinstance(answer, ResponseCode) else None,
+            answer_name=answer.name if isinstance(answer, enum.IntEnum) else None,
             remark=request.remark,
         )
 

@@ -79,6 +79,10 @@ class Call(Protocol):
         """Have it told, once, that the call ended without ``finish``; at once if it has."""
         ...
 
+    def hang_up(self) -> None:
+        """Close the connection of the caller at once, with all its calls."""
+        ...
+
 
 class RequestStream(Protocol):
     """Takes the messages of a request that is a stream."""

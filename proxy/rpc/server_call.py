@@ -101,6 +101,10 @@ class ServerCall(Struct, eq=False):
         elif not self.is_over:
             self._on_over.append(tell)
 
+    def hang_up(self) -> None:
+        """Close the connection of the caller at once, with all its calls."""
+        self._link.abort()
+
     # for who has brought the request
 
     @property

@@ -6,6 +6,7 @@ connection names, also one that comes later.
 """
 
 import datetime
+import enum
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, overload
@@ -40,6 +41,8 @@ CUT_OFF: Final = "connection ended before the answer"
 
 class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as it was when somebody asked for it; ``fields`` are those of its header, as the client sent them.
+
+    Of a client of RocketMQ 5 ``fields`` are the headers of its call, and ``body`` is the whole request in protobuf.
 
     ``state`` is "answered", "one-way", "no answer yet" or "connection ended before the answer"; after a fault also
     "dropped", "connection closed" or "answer lost" (``answer`` is what the client did not get then).
@@ -84,7 +87,7 @@ class ClientRequest(msgspec.Struct, frozen=True, kw_only=True):
     def _describe_answer(self) -> str:
         if self.answer is None:
             return self.state
-        name = self.answer.name if isinstance(self.answer, ResponseCode) else str(self.answer)
+        name = self.answer.name if isinstance(self.answer, enum.IntEnum) else str(self.answer)
         told = name if self.remark is None else f"{name} ({self.remark})"
         return told if self.state == ANSWERED else f"{self.state}: {told}"
 
@@ -286,6 +289,8 @@ def name_parties(command: Command, fields: Mapping[str, str]) -> Named:
 
 
 def _known(code: int) -> int:
+    if isinstance(code, enum.IntEnum):
+        return code  # of whatever protocol
     try:
         return ResponseCode(code)
     except ValueError:

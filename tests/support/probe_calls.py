@@ -60,6 +60,10 @@ class ProbeCall:
         else:
             self._tells.append(tell)
 
+    def hang_up(self) -> None:
+        """End the connection, and so the call."""
+        self.cancel()
+
     def cancel(self) -> None:
         """Let the caller go."""
         if self.status is None and not self.is_over:
