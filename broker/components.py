@@ -159,12 +159,16 @@ class Components:
         self._tasks = tasks
         store = state.store
         self.registration = Registration(self.settings, state.topics, state.saving.run_once, tasks, clock)
+        self.long_polling = LongPolling(clock)
         self.scheduler = Scheduler(
-            store, clock, self.registration.make_known, self.settings if config.fails_fast else None
+            store,
+            clock,
+            self.registration.make_known,
+            self.settings if config.fails_fast else None,
+            self.long_polling.is_awaited,
         )
         self.replication = LogReplication(self.scheduler, self.settings, clock, self._own_address)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
-        self.long_polling = LongPolling(clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
         self._members = Members[Connection](lambda: store.log_max_offset)
         self._guests: Members[GuestLink] = Members(lambda: store.log_max_offset)

@@ -183,6 +183,7 @@ class Broker:
         """Do what waits until the requests that a read of a peer brought are answered."""
         assert self._parts is not None, "requests are read between start and stop"
         self._parts.scheduler.make_readable()
+        self._parts.notices.hand_out()
         if self.busy_poll is not None and requests <= 1:
             self.busy_poll.after_read(peer)
 

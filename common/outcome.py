@@ -46,6 +46,8 @@ class Outcome(msgspec.Struct, Generic[A], eq=False):
     extra_bytes: int = 0
     """What is kept for the answer beside the request, about."""
     is_dropped: bool = False
+    goes_at_once: bool = False
+    """Whether its answer does not wait for others of the same turn of the loop."""
 
     def __repr__(self) -> str:
         state = "dropped" if self.is_dropped else "settled" if self.is_settled else "owed"

@@ -11,7 +11,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Self
 
 from ..common.errors import (
@@ -262,6 +262,11 @@ class MessageStore:
         fault = self._log.find_fault(max(self._dispatcher.taken_offset, self._log.min_offset))
         if fault is not None:
             self._meet_fault(fault)
+
+    @property
+    def planned(self) -> Sequence[Placed]:
+        """What waits to be committed."""
+        return self._planned
 
     @property
     def has_planned(self) -> bool:

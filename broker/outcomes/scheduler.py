@@ -4,7 +4,8 @@ commit    the records of one turn of the loop are written together when it ends 
 appended for a request has an outcome, which ``append`` returns: nobody can answer before it is written
 queues    their entries are written behind the answers (``make_readable``), before anything else is read
 flush     under SYNC_FLUSH those who want to wait are settled when the log is on disk (``group_commit``)
-replicas  under SYNC_MASTER the same are settled when slaves have it as well (``replica_acks``)
+replicas  under SYNC_MASTER the same are settled when slaves have it as well (``replica_acks``). Slaves are told of a
+commit at once; behind a fetch that stands at a queue of its messages, but in the same turn of the loop
 topic     topics that were made for a request are saved and made known before it is answered, whatever it came to
 disk      while no flush ends, requests that would wait for one are not begun (``disk_stall``)
 arrival   fetches wait for a message, at most for a time (``LongPolling``); told by ``ArrivalNotices``
@@ -20,8 +21,8 @@ Fetches that wait (``PullRequestHoldService``; spec behaviour.md B.4.7):
    accept wakes it within 5 s, so that its offset moves on over what was skipped. Its time limit wakes it too.
 6. Whoever is woken is run again and answered whatever comes, also when that fails; it never waits twice, and is woken
    once or dropped once, never both.
-7. A commit only counts and collects what has arrived. The loop hands it out afterwards, behind the answers to the
-   producers.
+7. A commit only counts and collects what has arrived. It is handed out behind the answers to the producers: by whoever
+   has served a read, else by the loop. Who is woken is answered at once, not with others of the turn.
 8. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
    producer nor the store notices.
 """
@@ -86,7 +87,12 @@ class Scheduler:
     """All outcomes of a broker that depend on its store; lives on the event loop."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, make_known: MakeKnown, stall_settings: LiveSettings | None = None
+        self,
+        store: MessageStore,
+        clock: Clock,
+        make_known: MakeKnown,
+        stall_settings: LiveSettings | None = None,
+        is_awaited: Callable[[Sequence[Placed]], bool] | None = None,
     ) -> None:
         self.store = store
         self._make_known = make_known
@@ -95,6 +101,7 @@ class Scheduler:
         self._group: GroupCommit | None = None
         self._replicas: ReplicaAcks | None = None
         self._followers: Sequence[Follower] = ()
+        self._is_awaited = is_awaited
         self._stall: DiskStall | None = None
         self._has_left = False  # queue entries of a commit
         self.failed_puts = 0
@@ -201,6 +208,7 @@ class Scheduler:
             StoreError: It could not be written; all who depended on it have been told.
         """
         turn, self._turn = self._turn, []
+        readers_first = leaves_queues and self._replicas is not None and self._have_readers()
         participant, self._participant = self._participant, None
         try:
             if participant is not None:
@@ -217,13 +225,19 @@ class Scheduler:
         self._has_left |= leaves_queues and self._group is None  # a commit of nothing takes nothing from it
         if self._group is not None or self._replicas is not None:
             turn = self._keep_waiting(turn)
-        if self._followers:
+        if readers_first:
+            asyncio.get_running_loop().call_soon(self.tell_followers)
+        elif self._followers:
             self.tell_followers()
         for outcome in turn:
             if outcome.new_topics or outcome.on_settled is not None:
                 self.settle(outcome)
             else:
                 outcome.is_settled = True  # what ``settle`` does when nobody waits yet
+
+    def _have_readers(self) -> bool:
+        """Tell whether ``make_readable`` will wake fetches that wait for what is planned."""
+        return self._group is None and self._is_awaited is not None and self._is_awaited(self.store.planned)
 
     def _keep_waiting(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
         """Keep who waits for the disk or for slaves; return the others."""
@@ -316,8 +330,14 @@ class LongPolling:
             self._queues.setdefault(key, {})[fetch] = None
         fetch.until_ms = self._clock.monotonic_ms() + delay_ms
         fetch.timer = self._clock.call_at(fetch.until_ms, self._wake, fetch)
+        fetch.outcome.goes_at_once = True
         fetch.outcome.on_drop = partial(self._take, fetch)
         return fetch.outcome
+
+    def is_awaited(self, records: Sequence[Placed]) -> bool:
+        """Tell whether a fetch stands at the queue of any of these."""
+        queues = self._queues
+        return bool(queues) and any((placed.topic, placed.queue_id) in queues for placed in records)
 
     def arrived(self, records: Sequence[Placed]) -> None:
         """Wake who waits for a message that has become readable."""
@@ -454,11 +474,12 @@ class ArrivalNotices:
     def collect(self, records: Sequence[Placed]) -> None:
         """Take records that one commit has made readable."""
         if not self._collected:
-            self._loop.call_soon(self._hand_out)
+            self._loop.call_soon(self.hand_out)
         self._counts.add(records)
         self._collected.append(records)
 
-    def _hand_out(self) -> None:
+    def hand_out(self) -> None:
+        """Tell what is collected; the loop does so in any case."""
         collected, self._collected = self._collected, []
         for records in collected:
             for tell in self._told:

@@ -391,7 +391,7 @@ class Connection(asyncio.Protocol):
         """Send an answer that was owed. What fails ends this connection, not who pays."""
         self._owed_bytes -= self._owed.pop(outcome, 0)
         try:
-            self.push(self._encode(outcome))
+            self.writer.push(self._encode(outcome), at_once=outcome.goes_at_once)
         except Exception:  # the fault boundary of a connection
             self._fail()
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from clientframes import batch_body, batches, pulls, sends
+from clientframes import batch_body, batches, held_pull, pulls, sends
 from growth import count_calls, counting_steps
 from memory_connection import MemoryTransport
 from raw_calls import heartbeat_body
@@ -163,3 +163,18 @@ async def test_backlog_does_not_slow_sends(connected: tuple[Connection, MemoryTr
         assert b'"code":0,' in transport.last_write[:64]
         sent += 32
     assert await usual_steps(connection) <= empty * 1.01
+
+
+async def test_pull_that_waits_is_answered_with_the_read_of_its_message(
+    connected: tuple[Connection, MemoryTransport],
+) -> None:
+    """Behind the answer to the sender, and with no turn of the loop in between."""
+    connection, transport = connected
+    body = b"what is waited for"
+    frames = sends("Cost", 1, body)
+    connection.data_received(next(frames))
+    await transport.has_written.wait()
+    connection.data_received(encode_command(held_pull("Cost", 0, 1)))
+    assert body not in transport.last_write
+    connection.data_received(next(frames))
+    assert body in transport.last_write

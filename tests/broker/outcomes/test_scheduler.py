@@ -3,9 +3,14 @@
 import asyncio
 import pathlib
 
+import pytest
 from stores import StoreDirectory, new_record
 
-from rocketlet.broker.outcomes.scheduler import Scheduler
+from rocketlet.broker.outcomes.replica_acks import ReplicaAcks
+from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling, Scheduler
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
+from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 
 
@@ -71,4 +76,38 @@ async def test_participant_is_asked_once_at_the_end_of_its_turn(tmp_path: pathli
     for _ in range(2):
         scheduler.end_turn()
         assert participant.joined == 1
+    await asyncio.to_thread(directory.close_all)
+
+
+class Copier:
+    """Notes how many messages could be read each time that it was told of a commit."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.readable: list[int] = []
+        self._store = store
+
+    def end_moved(self) -> None:
+        """Note."""
+        self.readable.append(self._store.max_offset("T", 0))
+
+
+@pytest.mark.parametrize(("waits_at", "readable"), [((), 0), (("T", 1), 0), (("T", 0), 1)])
+async def test_who_waits_for_a_message_has_it_before_slaves(
+    tmp_path: pathlib.Path, waits_at: tuple[str, int] | tuple[()], readable: int
+) -> None:
+    """Where senders wait for slaves, these are told in the same turn, but behind a fetch that stands at the queue."""
+    directory, clock = StoreDirectory(tmp_path / "store"), ManualClock()
+    store, polling = await asyncio.to_thread(directory.open), LongPolling(clock)
+    scheduler = Scheduler(store, clock, lambda _names, done: done(), is_awaited=polling.is_awaited)
+    settings = LiveSettings(BrokerConfig.from_java({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}), "127.0.0.1")
+    copier, acks = Copier(store), ReplicaAcks(settings, clock, scheduler.settle)
+    scheduler.replicate([copier], acks)
+    if waits_at:
+        polling.hold(HeldFetch({waits_at: 0}, None, lambda: None, ("127.0.0.1", 50_000)), 1_000)
+    outcome = scheduler.append(new_record())
+    scheduler.end_turn()
+    await asyncio.sleep(0)
+    assert (copier.readable, outcome.is_settled) == ([readable], False)
+    acks.acknowledged([store.log_max_offset])
+    assert outcome.is_settled
     await asyncio.to_thread(directory.close_all)
