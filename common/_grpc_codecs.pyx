@@ -7,7 +7,7 @@ characters outside printable ASCII, fields that are rarely set, and whatever is 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
@@ -565,6 +565,43 @@ cdef inline char *put_frame_head(char *at, Py_ssize_t size, int kind, int flags,
     at[3], at[4] = <char>kind, <char>flags
     at[5], at[6], at[7], at[8] = <char>(stream_id >> 24), <char>(stream_id >> 16), <char>(stream_id >> 8), <char>stream_id
     return at + 9
+
+
+def cut_call_frames(bytes data, Py_ssize_t limit):
+    """Return the frames of calls at the front of a read, and where they end (``http2/connection.py``).
+
+    They are whole headers, with their priority cut off, and bodies without padding: stream, flags, payload. Flags are
+    END_HEADERS and END_STREAM. Another frame ends them, as one does that is cut short or above the limit.
+    """
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef const uint8_t *at = start
+    cdef const uint8_t *end = start + PyBytes_GET_SIZE(data)
+    cdef const uint8_t *payload
+    cdef Py_ssize_t size
+    cdef int flags
+    cdef uint32_t stream_id
+    cdef list frames = []
+    while end - at >= 9:
+        size = at[0] << 16 | at[1] << 8 | at[2]
+        if size > limit or size > end - at - 9:
+            break
+        flags, stream_id, payload = at[4], uint32_at(at + 5) & 0x7FFFFFFF, at + 9
+        if at[3] == 1:
+            if not flags & 4 or flags & ~0x25 or not stream_id & 1:
+                break
+            if flags & 0x20:
+                if size < 5 or uint32_at(payload) & 0x7FFFFFFF == stream_id:
+                    break
+                payload += 5
+        elif at[3] != 0 or flags & ~1:
+            break
+        at += 9 + size
+        frames.append((stream_id, flags & 5, PyBytes_FromStringAndSize(<const char *>payload, at - payload)))
+    return frames, at - start
+
+
+cdef inline uint32_t uint32_at(const uint8_t *at) noexcept nogil:
+    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
 
 
 def encode_answer_frames(uint64_t stream_id, bytes head, bytes body, bytes tail):

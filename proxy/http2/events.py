@@ -15,8 +15,8 @@ Headers = list[tuple[bytes, bytes]]
 class RequestStarted(Struct, gc=False):
     """A request, with its headers; they are valid, the pseudo headers first.
 
-    ``fields`` are the same by their names, of those that came twice the last. A ``body`` that came whole in the same
-    read, right behind the headers, as that of nearly every call does, is here, and ``ends`` the request.
+    ``fields`` are the same by their names, of those that came twice the last. A ``body`` that came in one frame of the
+    same read, as that of nearly every call does, is here, and ``ends`` the request.
     """
 
     stream_id: int

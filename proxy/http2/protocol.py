@@ -28,7 +28,7 @@ from ...common.ids import Address
 from ...remoting.transport.addresses import address_of
 from ...remoting.transport.limits import COUNTED_BYTES, LogRateLimiter, MemoryBudget
 from .connection import Http2Connection
-from .events import ConnectionEnded, Http2Event
+from .events import ConnectionEnded, Http2Event, RequestStarted
 from .frames import Http2Code
 from .headers import encode_headers
 from .limits import Http2Limits
@@ -109,7 +109,8 @@ class Http2Link(asyncio.Protocol):
     def send_answer(self, stream_id: int, head: bytes, body: bytes, tail: bytes) -> None:
         """Send a whole answer: blocks of ``encode_headers`` around its body; nothing if the stream is over."""
         self._connection.send_answer(stream_id, head, body, tail)
-        self._plan_flush()
+        if not self._is_collecting:
+            self._plan_flush()
 
     def reset(self, stream_id: int, code: Http2Code = Http2Code.CANCEL) -> None:
         """End a stream, whatever has been sent or received of it."""
@@ -144,6 +145,11 @@ class Http2Link(asyncio.Protocol):
         return self._connection.held_bytes + in_socket
 
     @property
+    def read_at_ms(self) -> int:
+        """When the peer was read from last."""
+        return self._read_at_ms
+
+    @property
     def descriptor(self) -> int:
         """The number of the socket, -1 when it is closed."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
@@ -171,12 +177,15 @@ class Http2Link(asyncio.Protocol):
         """Serve what a read brought."""
         if self._is_over:
             return
-        self._read_at_ms = self._clock.monotonic_ms()
+        self._read_at_ms = now_ms = self._clock.monotonic_ms()
         self._is_collecting = True
         try:
-            events = self._connection.receive(data, self._read_at_ms)
+            events = self._connection.receive(data, now_ms)
             for event in events:
-                self._hand_on(event)
+                if type(event) is RequestStarted:
+                    self._serve(event, self)
+                else:
+                    self._hand_on(event)
             if self._after_batch is not None:
                 self._after_batch()
         except Exception:  # the fault boundary of a connection
@@ -241,6 +250,8 @@ class Http2Link(asyncio.Protocol):
         out = connection.take_output()
         if out and not self._has_written_eof:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if not self._is_counted and connection.is_quiet(COUNTED_BYTES - transport.get_write_buffer_size()):
+            return  # as nearly always
         if connection.is_failed:
             transport.close()
         elif connection.is_done:

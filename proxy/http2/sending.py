@@ -8,10 +8,10 @@ Rules
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 from .flow import widened
-from .frames import END_STREAM, FrameType, encode_answer_frames, encode_frame, encode_header_frames
+from .frames import END_STREAM, LEAST_FRAME_LIMIT, FrameType, encode_answer_frames, encode_frame, encode_header_frames
 from .headers import TABLE_OF_NOTHING
 from .limits import DEFAULT_WINDOW
 from .settings import PeerSettings
@@ -52,7 +52,7 @@ class Http2Sender:
         """Drop what waits of a stream."""
         self._waiting.pop(stream.stream_id, None)
         self.unsent_bytes -= stream.unsent_bytes
-        stream.unsent.clear()
+        stream.unsent = None
         stream.unsent_bytes = 0
 
     def send_headers(self, stream: Http2Stream, block: bytes, *, ends: bool) -> None:
@@ -79,9 +79,10 @@ class Http2Sender:
         size = len(body)
         if (
             stream.unsent
-            or size > min(self._window, stream.send_window, self._frame_bytes())
+            or size > self._window
+            or size > stream.send_window
+            or len(head) + size + len(tail) > LEAST_FRAME_LIMIT
             or not self._has_sent_headers
-            or max(len(head), len(tail)) > self._settings.max_frame_bytes
         ):
             self.send_headers(stream, head, ends=False)
             self.send_body(stream, body, ends=False)
@@ -126,6 +127,8 @@ class Http2Sender:
         return min(self._settings.max_frame_bytes, _MOST_FRAME_BYTES)
 
     def _keep(self, stream: Http2Stream, unsent: Unsent) -> None:
+        if stream.unsent is None:
+            stream.unsent = deque()
         stream.unsent.append(unsent)
         self._count(stream, len(unsent.payload))
         if stream.send_window > 0:
@@ -138,6 +141,7 @@ class Http2Sender:
     def _send_next(self, stream: Http2Stream) -> None:
         """Send one frame of a body, and what needs no window behind it."""
         unsent = stream.unsent
+        assert unsent, "who waits for a window has something to send"
         payload, _, ends = unsent[0]
         size = min(self._window, stream.send_window, self._frame_bytes())
         if size < len(payload):

@@ -17,7 +17,7 @@ from collections import deque
 from itertools import islice
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from .flow import ReceiveWindow
 
@@ -49,7 +49,8 @@ class Http2Stream(Struct, eq=False):
     own_bytes: int = 0
     """What it takes whatever its body is."""
     unsent_bytes: int = 0
-    unsent: deque[Unsent] = field(default_factory=deque[Unsent])
+    unsent: deque[Unsent] | None = None
+    """What waits for windows, if ever something did."""
 
     def __repr__(self) -> str:
         state = "open" if self.is_receiving else "half closed"

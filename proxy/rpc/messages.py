@@ -111,7 +111,7 @@ class MessageReader:
 
 def whole_message(data: bytes) -> bytes | None:
     """Return the message that a body is, as that of nearly every request; None if it is more, less, or compressed."""
-    is_whole = data[:1] == b"\0" and int.from_bytes(data[1 : _PREFIX.size]) == len(data) - _PREFIX.size
+    is_whole = int.from_bytes(data[: _PREFIX.size]) == len(data) - _PREFIX.size  # the flag is the highest byte of five
     return data[_PREFIX.size :] if is_whole else None
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import Address
@@ -25,17 +25,17 @@ _log = logging.getLogger(__name__)
 class ServerCall(Struct, eq=False):
     """One call, hashable by identity; see ``Call``.
 
-    ``_on_end`` hears of its end, however it ends, before others do.
+    ``on_end`` hears of its end, however it ends, before others do.
     """
 
     _request: RequestStarted
     _link: Http2Link
     _clock: Clock
-    _on_end: Callable[[Http2Link, int], object]
+    on_end: Callable[[ServerCall], object] | None = None
     is_over: bool = False
     _metadata: CallMetadata | None = None
     _has_answered: bool = False
-    _on_over: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _on_over: list[Callable[[], None]] | None = None
     _deadline_at_ms: int | None = None
     _timer: TimerHandle | None = None
     _was_cut: bool = False
@@ -74,7 +74,8 @@ class ServerCall(Struct, eq=False):
         if self.is_over:
             return
         self._end()
-        self._link.send_answer(self._request.stream_id, _HEAD, encode_messages(messages), _OK_TAIL)
+        body = encode_message(messages[0]) if len(messages) == 1 else encode_messages(messages)
+        self._link.send_answer(self._request.stream_id, _HEAD, body, _OK_TAIL)
 
     def send(self, message: bytes) -> None:
         """Send a message of the answer."""
@@ -99,6 +100,8 @@ class ServerCall(Struct, eq=False):
         if self._was_cut:
             tell()
         elif not self.is_over:
+            if self._on_over is None:
+                self._on_over = []
             self._on_over.append(tell)
 
     def hang_up(self) -> None:
@@ -113,13 +116,18 @@ class ServerCall(Struct, eq=False):
         return self._request.fields[b":path"].decode("latin-1")
 
     @property
+    def link(self) -> Http2Link:
+        """The connection of its caller."""
+        return self._link
+
+    @property
     def stream_id(self) -> int:
         """Its stream on its connection."""
         return self._request.stream_id
 
     def limit(self, timeout_ms: int | None) -> None:
-        """Say how long the caller waits, from now on; None is without end."""
-        self._deadline_at_ms = None if timeout_ms is None else self._clock.monotonic_ms() + timeout_ms
+        """Say how long the caller waits, from when it was read on; None is without end."""
+        self._deadline_at_ms = None if timeout_ms is None else self._link.read_at_ms + timeout_ms
 
     def watch_deadline(self) -> None:
         """End the call when its caller waits no longer: nearly all are answered before anybody looks."""
@@ -129,7 +137,7 @@ class ServerCall(Struct, eq=False):
     def fail(self, status: GrpcStatus, text: str) -> None:
         """End the call instead of its service."""
         if not self.is_over:
-            cut, self._on_over = self._on_over, []
+            cut = self._on_over
             self.finish(status, text)
             self._tell(cut)
 
@@ -146,7 +154,7 @@ class ServerCall(Struct, eq=False):
     def cut(self) -> None:
         """Take in that nobody can be answered any more."""
         if not self.is_over:
-            cut, self._on_over = self._on_over, []
+            cut = self._on_over
             self._end()
             self._tell(cut)
 
@@ -155,12 +163,13 @@ class ServerCall(Struct, eq=False):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._on_over.clear()
-        self._on_end(self._link, self._request.stream_id)
+        self._on_over = None
+        if self.on_end is not None:
+            self.on_end(self)
 
-    def _tell(self, cut: list[Callable[[], None]]) -> None:
+    def _tell(self, cut: list[Callable[[], None]] | None) -> None:
         self._was_cut = True
-        for tell in cut:
+        for tell in cut or ():
             try:
                 tell()
             except Exception:  # the fault boundary of a call

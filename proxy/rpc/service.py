@@ -170,7 +170,7 @@ class GrpcService:
         self._end_turn = end_turn
         self._on_left = on_left
         self._requests: dict[Http2Link, dict[int, _Request]] = {}
-        self._begun: list[ServerCall] = []  # in this read, with a deadline
+        self._begun: list[_Request] = []  # in this read: most of them are answered before it ends
 
     def __repr__(self) -> str:
         return f"<GrpcService of {len(self._methods)} methods, {self.open_calls} calls open>"
@@ -178,13 +178,16 @@ class GrpcService:
     @property
     def open_calls(self) -> int:
         """How many calls are open."""
-        return sum(map(len, self._requests.values()))
+        return len(self._open_requests())
 
     def serve(self, event: Http2Event, link: Http2Link) -> None:
         """Take what a peer has done."""
-        if isinstance(event, RequestStarted):
+        if type(event) is RequestStarted:
             self._begin(event, link)
-        elif isinstance(event, BodyReceived):
+            return
+        if self._begun:
+            self._keep_begun()
+        if isinstance(event, BodyReceived):
             self._take_body(event, link)
         elif isinstance(event, TrailersReceived):
             if request := self._find(link, event.stream_id):
@@ -203,8 +206,16 @@ class GrpcService:
         if self._end_turn is not None:
             self._end_turn()
         if self._begun:
-            begun, self._begun = self._begun, []
-            for call in begun:
+            self._keep_begun()
+
+    def _keep_begun(self) -> None:
+        """Keep what has begun and is not over, and watch its deadline."""
+        begun, self._begun = self._begun, []
+        for request in begun:
+            call = request.call
+            if not call.is_over:
+                call.on_end = self._forget
+                self._requests.setdefault(call.link, {})[call.stream_id] = request
                 call.watch_deadline()
 
     def stop(self) -> None:
@@ -219,11 +230,12 @@ class GrpcService:
             request.call.fail(GrpcStatus.UNAVAILABLE, _STOPPING)
 
     def _open_requests(self) -> list[_Request]:
+        self._keep_begun()
         return [request for requests in self._requests.values() for request in requests.values()]
 
     def _begin(self, event: RequestStarted, link: Http2Link) -> None:
         fields = event.fields
-        call = ServerCall(event, link, self._clock, self._forget)
+        call = ServerCall(event, link, self._clock)
         try:
             refusal = find_fault(fields)
             request = _RefusedRequest(call, refusal, link) if refusal else self._open(call, event, link)
@@ -235,9 +247,7 @@ class GrpcService:
             return
         if call.is_over:
             return
-        self._requests.setdefault(link, {})[event.stream_id] = request
-        if b"grpc-timeout" in fields:
-            self._begun.append(call)
+        self._begun.append(request)
         if event.ends:
             body, event.body = event.body, b""  # the call keeps the event, and may wait for long
             self._hand_on(request, body, ends=True)
@@ -263,6 +273,7 @@ class GrpcService:
             return _StreamRequest(call, method.open(call), MessageReader(self._limits, encoding), link)
         message = whole_message(event.body) if event.ends else None
         if message is not None and len(message) <= self._limits.max_message_bytes:
+            event.body = b""  # the call keeps the event, and may wait for long
             return _WholeRequest(call, method, message)
         return _UnaryRequest(call, method, MessageReader(self._limits, encoding))
 
@@ -291,7 +302,8 @@ class GrpcService:
         requests = self._requests.get(link)
         return None if requests is None else requests.get(stream_id)
 
-    def _forget(self, link: Http2Link, stream_id: int) -> None:
-        requests = self._requests.get(link)
-        if requests is not None and requests.pop(stream_id, None) is not None and not requests:
-            del self._requests[link]
+    def _forget(self, call: ServerCall) -> None:
+        requests = self._requests[call.link]
+        del requests[call.stream_id]
+        if not requests:
+            del self._requests[call.link]
