@@ -666,6 +666,9 @@ cdef class ShortCheck:
     cdef dict keys
     cdef dict known
     cdef set granted
+    cdef str name  # of the user, as below those of the last request
+    cdef tuple values
+    cdef tuple grant
 
     def __init__(self, int code, tuple names, dict keys, dict known, set granted):
         self.code, self.names, self.keys, self.known, self.granted = code, names, keys, known, granted
@@ -703,17 +706,29 @@ cdef class ShortCheck:
 
     cdef Sha1Halves find_halves(self, const SignedFields *found, const uint8_t *out, tuple address):
         """Return those of the user, ``None`` where just this was not granted before."""
-        name = text_of(found.user, out)
-        key = self.keys.get(name)
-        if key is None:
-            return None
+        if not self.is_like_last(found, out, address[0]):
+            self.name, self.values = text_of(found.user, out), texts_of(found, out, self.names)
+            self.grant = self.code, self.name, address[0], self.values
+        key = self.keys.get(self.name)
         users = self.known.get(address)
-        if users is None or name not in users:
+        if key is None or users is None or self.name not in <set>users:
             return None
-        if self.granted is not None:
-            if (self.code, name, address[0], texts_of(found, out, self.names)) not in self.granted:
-                return None
+        if self.granted is not None and self.grant not in self.granted:
+            return None
         return <Sha1Halves?>key.halves
+
+    cdef bint is_like_last(self, const SignedFields *found, const uint8_t *out, object source_ip):
+        """Tell whether the same is asked for as the last time, so that the texts to look up are there."""
+        cdef Py_ssize_t at
+        cdef const SignedField *field
+        if self.grant is None or self.grant[2] != source_ip or not is_text(found.user, out, self.name):
+            return False
+        for at in range(len(self.names)):
+            field = find_field(found, self.names[at])
+            text = self.values[at]
+            if (field == NULL) != (text is None) or (field != NULL and not is_text(field, out, text)):
+                return False
+        return True
 
 
 cdef uint8_t _IS_PLAIN[256]
@@ -833,19 +848,29 @@ cdef str text_of(const SignedField *field, const uint8_t *out):
     return PyUnicode_FromStringAndSize(<const char *>out + field.start, field.size)
 
 
+cdef bint is_text(const SignedField *field, const uint8_t *out, str text):
+    cdef Py_ssize_t size
+    cdef const char *expected = PyUnicode_AsUTF8AndSize(text, &size)
+    return field.size == size and memcmp(out + field.start, expected, size) == 0
+
+
+cdef const SignedField *find_field(const SignedFields *found, str wanted) except? NULL:
+    """Return a field that is signed, ``NULL`` if it is not there."""
+    cdef Py_ssize_t index, size
+    cdef const char *name = PyUnicode_AsUTF8AndSize(wanted, &size)
+    for index in range(found.count):
+        if found.order[index].start >= 0 and is_named(found.order[index], name, size):
+            return found.order[index]
+    return NULL
+
+
 cdef tuple texts_of(const SignedFields *found, const uint8_t *out, tuple names):
     """Return the values of fields that are signed, ``None`` of those that are not there."""
-    cdef Py_ssize_t index, name_size
-    cdef const char *name
+    cdef const SignedField *field
     cdef list values = []
     for wanted in names:
-        name = PyUnicode_AsUTF8AndSize(wanted, &name_size)
-        text = None
-        for index in range(found.count):
-            if found.order[index].start >= 0 and is_named(found.order[index], name, name_size):
-                text = text_of(found.order[index], out)
-                break
-        values.append(text)
+        field = find_field(found, wanted)
+        values.append(None if field == NULL else text_of(field, out))
     return tuple(values)
 
 
