@@ -160,13 +160,8 @@ class Components:
         store = state.store
         self.registration = Registration(self.settings, state.topics, state.saving.run_once, tasks, clock)
         self.long_polling = LongPolling(clock)
-        self.scheduler = Scheduler(
-            store,
-            clock,
-            self.registration.make_known,
-            self.settings if config.fails_fast else None,
-            self.long_polling.is_awaited,
-        )
+        stalls, is_awaited = self.settings if config.fails_fast else None, self.long_polling.is_awaited
+        self.scheduler = Scheduler(store, clock, self.registration.make_known, stalls, is_awaited)
         self.replication = LogReplication(self.scheduler, self.settings, clock, self._own_address)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None

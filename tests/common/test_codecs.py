@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -440,3 +440,36 @@ def test_short_checks_are_alike(
     ):
         assert not compiled.passes(*changed)
         assert not python.passes(*changed)
+
+
+def test_short_check_remembers_texts_and_no_verdict() -> None:
+    """After one that passes another user, address, or value that decides is looked up for itself, as is a new table."""
+    elsewhere: Address = ("127.0.0.2", 4711)
+    secrets = {"user": "mine", "other": "theirs"}
+    keys = {user: SigningKey(secret) for user, secret in secrets.items()}
+    known, grants = {HERE: {"user"}, elsewhere: {"user"}}, {(310, "user", HERE[0], ("T", None))}
+    check = codecs.ShortCheck(310, ("topic", "a"), keys, known, cast("set[object]", grants))
+
+    def passes(topic: str, user: str = "user", address: Address = HERE, **more: str) -> bool:
+        table = {"topic": topic, "AccessKey": user, **more}
+        table["Signature"] = signature_of(content_of(table, b""), secrets[user])
+        return check.passes(json_of(table, escapes=True), b"", 493, address)
+
+    assert passes("T")
+    assert not passes("U")
+    assert passes("T")
+    assert not passes("T", a="")
+    assert passes("T")
+    assert not passes("T", user="other")
+    assert passes("T")
+    assert not passes("T", address=elsewhere)
+    assert passes("T")
+    known[HERE].clear()
+    assert not passes("T")
+    known[HERE].add("user")
+    assert passes("T")
+    grants.clear()
+    assert not passes("T")
+    grants.add((310, "user", HERE[0], ("T", None)))
+    keys.clear()
+    assert not passes("T")

@@ -153,3 +153,12 @@ def test_late_request_whose_caller_has_gone(rocketmq_broker: RocketmqBroker) -> 
     assert [message.body for message in rocketmq_broker.messages(topic)] == [b"43"]
     first, _ = rocketmq_broker.requests(on="send")
     assert first.state == "connection ended before the answer"
+
+
+def test_late_request_needs_nobody_else(rocketmq_broker: RocketmqBroker) -> None:
+    """What it stored is committed and answered though nothing else is read, and nobody moves the clock."""
+    topic = rocketmq_broker.topic()
+    rocketmq_broker.faults.add(on="send", topic=topic, delay_ms=1)
+    with calling(rocketmq_broker) as caller:
+        assert caller.send(topic).result().status.code == Code.OK
+    assert [message.body for message in rocketmq_broker.messages(topic)] == [b"42"]
