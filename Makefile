@@ -92,7 +92,7 @@ mutants: $(READY) ## put faults into each part and count those that its tests se
 	@.ci/tools --try java
 	@PYTHONPATH=tests/support $(BIN)/python -m mutants.run --page docs/reference/testing.md
 
-$(READY): constraints.txt pyproject.toml common/_codecs.pyx common/_grpc_codecs.pyx
+$(READY): constraints.txt pyproject.toml $(wildcard common/_*.pyx)
 	@.ci/tools venv
 	@.ci/tools --try compiler
 	@echo 'setting up $(VENV) (once; later runs find it ready)'

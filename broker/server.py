@@ -182,8 +182,7 @@ class Broker:
     def after_read(self, peer: object, requests: int) -> None:
         """Do what waits until the requests that a read of a peer brought are answered."""
         assert self._parts is not None, "requests are read between start and stop"
-        self._parts.scheduler.make_readable()
-        self._parts.notices.hand_out()
+        self._parts.notices.hand_out_behind(self._parts.scheduler.make_readable)
         if self.busy_poll is not None and requests <= 1:
             self.busy_poll.after_read(peer)
 

@@ -1,10 +1,7 @@
 from array import array
 from collections.abc import Sequence
 
-from msgspec import Raw
-
-from .ids import Address
-from .signing import SigningKey
+from ..store.consumequeue.appended import Appended, Placed
 
 def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes | None: ...
 def split_batch(body: bytes, most: int) -> list[tuple[int, bytes, bytes]] | None: ...
@@ -27,24 +24,7 @@ def find_known(
     most: int,
 ) -> tuple[list[int], int, int, int] | int | None: ...
 def find_values(log: memoryview, start: int, end: int, marks: tuple[bytes, ...]) -> tuple[bytes | None, ...] | None: ...
+def entries_of(run: Sequence[Placed], kind: type[Appended]) -> bytes | None: ...
 def key_entries(
     texts: Sequence[bytes], topics: Sequence[str], prefixes: dict[str, tuple[int, int]]
 ) -> tuple[array[int], array[int]] | None: ...
-def scan_signed(
-    text: Raw | bytes, body: bytes, version: int, names: tuple[str, ...]
-) -> tuple[str, bytes, bytes, tuple[str | None, ...]] | None: ...
-
-class Sha1Halves:
-    def __init__(self, block: bytes, init: int, update: int, finish: int) -> None: ...
-    def fits(self, signature: bytes, content: bytes) -> bool: ...
-
-class ShortCheck:
-    def __init__(
-        self,
-        code: int,
-        names: tuple[str, ...],
-        keys: dict[str, SigningKey],
-        known: dict[Address, set[str]],
-        granted: set[object] | None,
-    ) -> None: ...
-    def passes(self, text: Raw | bytes, body: bytes, version: int, address: Address) -> bool: ...

@@ -460,6 +460,44 @@ cdef bytes value_at(const uint8_t *text, Py_ssize_t size, Py_ssize_t at):
     return PyBytes_FromStringAndSize(<const char *>text + at, end - at)
 
 
+def entries_of(object run, object kind):
+    """Return what stands in one queue of records that follow each other there (``EntryRules.entries_of``).
+
+    The code of each is noted in it. ``None`` unless all are of a ``kind``, unparsed, and their tags are of ASCII.
+    """
+    cdef Py_ssize_t count = len(run), at, size
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, ENTRY_BYTES * count), tag, text
+    cdef uint8_t *out = <uint8_t *>PyBytes_AS_STRING(result)
+    cdef const uint8_t *letters
+    cdef uint32_t code
+    for record in run:
+        if type(record) is not kind or record.parsed is not None:
+            return None
+        text = record.property_text
+        tag = find_value(<const uint8_t *>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), _TAGS_MARK)
+        code = 0
+        if tag is not None:
+            letters = <const uint8_t *>PyBytes_AS_STRING(tag)
+            size = PyBytes_GET_SIZE(tag)
+            for at in range(size):
+                if letters[at] > 127:
+                    return None
+                code = 31 * code + letters[at]
+        record.tags_code = <int32_t>code
+        write_long(out, <uint64_t><int64_t>record.log_offset)
+        write_int(out + 8, <uint32_t><int32_t>record.size)
+        write_long(out + 12, <uint64_t><int64_t><int32_t>code)
+        out += ENTRY_BYTES
+    return result
+
+
+cdef enum:
+    ENTRY_BYTES = 20
+
+
+cdef bytes _TAGS_MARK = b"\x02TAGS\x01"
+
+
 cdef struct Span:
     const uint8_t *at
     Py_ssize_t size
@@ -534,400 +572,3 @@ cdef int add_entry(array.array rows, array.array hashes, Py_ssize_t row, uint32_
     rows.data.as_longlongs[count] = row
     hashes.data.as_longlongs[count] = 0 if value == <uint32_t>0x80000000 else (found if found >= 0 else -found)
     return 0
-
-
-cdef enum:
-    MOST_SIGNED_FIELDS = 48
-    MOST_SHORT_VALUES = 1024
-    LAST_VERSION_WITHOUT_MARKS = 399
-    SHA1_WORDS = 16  # its state has 96 bytes
-    SHA1_BYTES = 20
-    BLOCK_BYTES = 64
-    SIGNATURE_BYTES = 28
-
-
-ctypedef int (*Sha1Init)(void *state) noexcept nogil
-ctypedef int (*Sha1Update)(void *state, const void *data, size_t size) noexcept nogil
-ctypedef int (*Sha1Final)(uint8_t *digest, void *state) noexcept nogil
-
-cdef const char *_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-
-cdef class Sha1Halves:
-    """Both halves of HMAC, with the functions of libcrypto that ``hashlib`` has loaded (``signing.HashlibHalves``)."""
-
-    cdef uint64_t inner[SHA1_WORDS]
-    cdef uint64_t outer[SHA1_WORDS]
-    cdef Sha1Update update
-    cdef Sha1Final finish
-
-    def __init__(self, bytes block, size_t init, size_t update, size_t finish):
-        if PyBytes_GET_SIZE(block) != BLOCK_BYTES:
-            raise ValueError(f"a block has {BLOCK_BYTES} bytes, not {len(block)}")
-        self.update = <Sha1Update>update
-        self.finish = <Sha1Final>finish
-        self.begin(self.inner, <Sha1Init>init, block, 0x36)
-        self.begin(self.outer, <Sha1Init>init, block, 0x5C)
-
-    cdef void begin(self, uint64_t *state, Sha1Init init, bytes block, uint8_t mask):
-        cdef uint8_t pad[BLOCK_BYTES]
-        cdef Py_ssize_t at
-        for at in range(BLOCK_BYTES):
-            pad[at] = <uint8_t>block[at] ^ mask
-        init(state)
-        self.update(state, pad, BLOCK_BYTES)
-
-    def fits(self, bytes signature, bytes content):
-        """Tell whether a signature is that of a content (``SigningKey.fits``)."""
-        if PyBytes_GET_SIZE(signature) != SIGNATURE_BYTES:
-            return False
-        return self.are_those_of(<const uint8_t *>PyBytes_AS_STRING(signature), NULL, 0, content)
-
-    cdef bint are_those_of(self, const uint8_t *given, const uint8_t *values, Py_ssize_t size, bytes body):
-        """Tell whether a signature, of ``SIGNATURE_BYTES``, is that of values and a body."""
-        cdef uint64_t state[SHA1_WORDS]
-        cdef uint8_t digest[SHA1_BYTES + 1]
-        cdef uint32_t three
-        cdef Py_ssize_t at
-        cdef uint8_t differs = 0
-        memcpy(state, self.inner, sizeof(state))
-        if size:
-            self.update(state, values, size)
-        self.update(state, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
-        self.finish(digest, state)
-        memcpy(state, self.outer, sizeof(state))
-        self.update(state, digest, SHA1_BYTES)
-        self.finish(digest, state)
-        digest[SHA1_BYTES] = 0
-        for at in range(SIGNATURE_BYTES // 4):  # in base64, three bytes are four letters
-            three = (<uint32_t>digest[3 * at] << 16) | (<uint32_t>digest[3 * at + 1] << 8) | digest[3 * at + 2]
-            differs |= given[4 * at] ^ <uint8_t>_LETTERS[three >> 18]
-            differs |= given[4 * at + 1] ^ <uint8_t>_LETTERS[(three >> 12) & 63]
-            differs |= given[4 * at + 2] ^ <uint8_t>_LETTERS[(three >> 6) & 63]
-            if at < SIGNATURE_BYTES // 4 - 1:
-                differs |= given[4 * at + 3] ^ <uint8_t>_LETTERS[three & 63]
-        differs |= given[SIGNATURE_BYTES - 1] ^ <uint8_t>c"="
-        return differs == 0
-
-
-cdef struct SignedField:
-    const uint8_t *name
-    Py_ssize_t name_size
-    const uint8_t *value
-    Py_ssize_t raw_size
-    Py_ssize_t size
-    Py_ssize_t start
-
-
-cdef struct SignedFields:
-    SignedField fields[MOST_SIGNED_FIELDS]
-    SignedField *order[MOST_SIGNED_FIELDS]  # by their names
-    Py_ssize_t count
-    SignedField *user
-    SignedField *signature
-    Py_ssize_t total  # bytes of all values that are signed
-    bint is_plain
-
-
-def scan_signed(object text, bytes body, int version, tuple names):
-    """Return who signed, with what, what for, and the values of some fields (``signing.scan_signed``).
-
-    ``None`` unless all fields are texts with plain names, each once, without blanks between them, and one byte for each
-    that is escaped.
-    """
-    cdef Py_buffer view
-    cdef SignedFields found
-    cdef bytes content, given
-    cdef uint8_t *out
-    PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
-    try:
-        if not read_signed(&found, <const uint8_t *>view.buf, view.len, version):
-            return None
-        content = PyBytes_FromStringAndSize(NULL, found.total + PyBytes_GET_SIZE(body))
-        out = <uint8_t *>PyBytes_AS_STRING(content)
-        write_values(&found, out)
-        memcpy(out + found.total, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
-        given = PyBytes_FromStringAndSize(NULL, found.signature.size)
-        write_value(found.signature, <uint8_t *>PyBytes_AS_STRING(given))
-        if not found.is_plain:
-            PyUnicode_FromStringAndSize(<const char *>view.buf, view.len)
-        return text_of(found.user, out), given, content, texts_of(&found, out, names)
-    except UnicodeDecodeError:
-        return None
-    finally:
-        PyBuffer_Release(&view)
-
-
-cdef class ShortCheck:
-    """Lets requests through whose like was granted before (``signing.ShortCheck``), by ``Sha1Halves``."""
-
-    cdef object code
-    cdef tuple names
-    cdef dict keys
-    cdef dict known
-    cdef set granted
-    cdef str name  # of the user, as below those of the last request
-    cdef tuple values
-    cdef tuple grant
-
-    def __init__(self, int code, tuple names, dict keys, dict known, set granted):
-        self.code, self.names, self.keys, self.known, self.granted = code, names, keys, known, granted
-
-    def passes(self, object text, bytes body, int version, tuple address):
-        """Tell whether a request is one of those; ``text`` is the JSON of its fields."""
-        cdef Py_buffer view
-        cdef SignedFields found
-        cdef uint8_t short_values[MOST_SHORT_VALUES]
-        cdef uint8_t given[SIGNATURE_BYTES]
-        cdef uint8_t *out = short_values
-        cdef bytes long_values
-        cdef Sha1Halves halves
-        PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
-        try:
-            if not read_signed(&found, <const uint8_t *>view.buf, view.len, version):
-                return False
-            if found.signature.size != SIGNATURE_BYTES:
-                return False
-            if found.total > MOST_SHORT_VALUES:
-                long_values = PyBytes_FromStringAndSize(NULL, found.total)
-                out = <uint8_t *>PyBytes_AS_STRING(long_values)
-            write_values(&found, out)
-            if not found.is_plain:
-                PyUnicode_FromStringAndSize(<const char *>view.buf, view.len)
-            halves = self.find_halves(&found, out, address)
-            if halves is None:
-                return False
-            write_value(found.signature, given)
-            return halves.are_those_of(given, out, found.total, body)
-        except UnicodeDecodeError:
-            return False
-        finally:
-            PyBuffer_Release(&view)
-
-    cdef Sha1Halves find_halves(self, const SignedFields *found, const uint8_t *out, tuple address):
-        """Return those of the user, ``None`` where just this was not granted before."""
-        if not self.is_like_last(found, out, address[0]):
-            self.name, self.values = text_of(found.user, out), texts_of(found, out, self.names)
-            self.grant = self.code, self.name, address[0], self.values
-        key = self.keys.get(self.name)
-        users = self.known.get(address)
-        if key is None or users is None or self.name not in <set>users:
-            return None
-        if self.granted is not None and self.grant not in self.granted:
-            return None
-        return <Sha1Halves?>key.halves
-
-    cdef bint is_like_last(self, const SignedFields *found, const uint8_t *out, object source_ip):
-        """Tell whether the same is asked for as the last time, so that the texts to look up are there."""
-        cdef Py_ssize_t at
-        cdef const SignedField *field
-        if self.grant is None or self.grant[2] != source_ip or not is_text(found.user, out, self.name):
-            return False
-        for at in range(len(self.names)):
-            field = find_field(found, self.names[at])
-            text = self.values[at]
-            if (field == NULL) != (text is None) or (field != NULL and not is_text(field, out, text)):
-                return False
-        return True
-
-
-cdef uint8_t _IS_PLAIN[256]
-for _letter in range(256):
-    _IS_PLAIN[_letter] = 0x20 <= _letter <= 0x7E and _letter not in b'"\\'
-
-
-cdef bint read_signed(SignedFields *found, const uint8_t *data, Py_ssize_t size, int version) noexcept nogil:
-    """Tell whether what is usual could be read from the JSON of the fields: all that is signed, in its order."""
-    cdef const uint8_t *at = data + 1
-    cdef const uint8_t *end = data + size - 1
-    cdef Py_ssize_t index, count = 0
-    cdef int compared
-    if size < 2 or data[0] != c'{' or end[0] != c'}':
-        return False
-    found.is_plain = True
-    while at < end:
-        if count == MOST_SIGNED_FIELDS:
-            return False
-        at = read_field(&found.fields[count], at, end, &found.is_plain)
-        if at == NULL:
-            return False
-        index = count
-        while index:
-            compared = compare_names(&found.fields[count], found.order[index - 1])
-            if compared == 0:
-                return False
-            if compared > 0:
-                break
-            found.order[index] = found.order[index - 1]
-            index -= 1
-        found.order[index] = &found.fields[count]
-        count += 1
-    found.count = count
-    return place_values(found, version)
-
-
-cdef const uint8_t *read_field(SignedField *field, const uint8_t *at, const uint8_t *end, bint *is_plain) noexcept nogil:
-    """Return where the next field begins, or the end; ``NULL`` for what is not usual."""
-    cdef Py_ssize_t escapes = 0
-    if at[0] != c'"':
-        return NULL
-    at += 1
-    field.name = at
-    while at < end and _IS_PLAIN[at[0]]:
-        at += 1
-    if at >= end or at[0] != c'"':
-        return NULL
-    field.name_size = at - field.name
-    if end - at < 3 or at[1] != c':' or at[2] != c'"':
-        return NULL
-    at += 3
-    field.value = at
-    while True:
-        while at < end and _IS_PLAIN[at[0]]:
-            at += 1
-        if at >= end or at[0] < 0x20:
-            return NULL
-        if at[0] == c'"':
-            break
-        if at[0] == c'\\':
-            if end - at < 2:
-                return NULL
-            if at[1] == c'u':
-                if end - at < 6 or at[2] != c'0' or at[3] != c'0' or read_hex(at[4]) > 7 or read_hex(at[5]) > 15:
-                    return NULL
-                at += 4
-                escapes += 4
-            elif unescape(at[1]) == 0:
-                return NULL
-            at += 1
-            escapes += 1
-        else:
-            is_plain[0] = False
-        at += 1
-    field.raw_size = at - field.value
-    field.size = field.raw_size - escapes
-    at += 1
-    if at < end:
-        if at[0] != c',' or end - at < 2:
-            return NULL
-        at += 1
-    return at
-
-
-cdef bint place_values(SignedFields *found, int version) noexcept nogil:
-    """Tell whether somebody has signed without a token, and say where each value stands in what is signed."""
-    cdef SignedField *field
-    cdef Py_ssize_t index, total = 0
-    found.user = found.signature = NULL
-    for index in range(found.count):
-        field = found.order[index]
-        field.start = -1
-        if is_named(field, b"Signature", 9):
-            found.signature = field
-            continue
-        if is_named(field, b"SecurityToken", 13):
-            return False
-        if is_named(field, b"AccessKey", 9):
-            found.user = field
-        if version <= LAST_VERSION_WITHOUT_MARKS and is_named(field, b"_UNIQUE_KEY_QUERY", 17):
-            continue
-        field.start = total
-        total += field.size
-    found.total = total
-    return found.user != NULL and found.signature != NULL and found.user.size > 0
-
-
-cdef void write_values(const SignedFields *found, uint8_t *out) noexcept nogil:
-    cdef Py_ssize_t index
-    for index in range(found.count):
-        if found.order[index].start >= 0:
-            write_value(found.order[index], out + found.order[index].start)
-
-
-cdef str text_of(const SignedField *field, const uint8_t *out):
-    return PyUnicode_FromStringAndSize(<const char *>out + field.start, field.size)
-
-
-cdef bint is_text(const SignedField *field, const uint8_t *out, str text):
-    cdef Py_ssize_t size
-    cdef const char *expected = PyUnicode_AsUTF8AndSize(text, &size)
-    return field.size == size and memcmp(out + field.start, expected, size) == 0
-
-
-cdef const SignedField *find_field(const SignedFields *found, str wanted) except? NULL:
-    """Return a field that is signed, ``NULL`` if it is not there."""
-    cdef Py_ssize_t index, size
-    cdef const char *name = PyUnicode_AsUTF8AndSize(wanted, &size)
-    for index in range(found.count):
-        if found.order[index].start >= 0 and is_named(found.order[index], name, size):
-            return found.order[index]
-    return NULL
-
-
-cdef tuple texts_of(const SignedFields *found, const uint8_t *out, tuple names):
-    """Return the values of fields that are signed, ``None`` of those that are not there."""
-    cdef const SignedField *field
-    cdef list values = []
-    for wanted in names:
-        field = find_field(found, wanted)
-        values.append(None if field == NULL else text_of(field, out))
-    return tuple(values)
-
-
-cdef inline bint is_named(const SignedField *field, const char *name, Py_ssize_t size) noexcept nogil:
-    return field.name_size == size and memcmp(field.name, name, size) == 0
-
-
-cdef inline int compare_names(const SignedField *one, const SignedField *other) noexcept nogil:
-    cdef int found
-    if one.name_size and other.name_size and one.name[0] != other.name[0]:
-        return <int>one.name[0] - other.name[0]
-    found = memcmp(one.name, other.name, min(one.name_size, other.name_size))
-    if found:
-        return found
-    return (one.name_size > other.name_size) - (one.name_size < other.name_size)
-
-
-cdef inline uint8_t read_hex(uint8_t digit) noexcept nogil:
-    if c'0' <= digit <= c'9':
-        return digit - c'0'
-    if c'a' <= (digit | 0x20) <= c'f':
-        return (digit | 0x20) - c'a' + 10
-    return 0xFF
-
-
-cdef inline uint8_t unescape(uint8_t letter) noexcept nogil:
-    """Return what an escape of one letter stands for, 0 if there is none."""
-    if letter == c'"' or letter == c'\\' or letter == c'/':
-        return letter
-    if letter == c'b':
-        return 8
-    if letter == c'f':
-        return 12
-    if letter == c'n':
-        return 10
-    if letter == c'r':
-        return 13
-    if letter == c't':
-        return 9
-    return 0
-
-
-cdef void write_value(const SignedField *field, uint8_t *out) noexcept nogil:
-    """Write a value without its escapes, all of which have been looked at."""
-    cdef const uint8_t *at = field.value
-    cdef const uint8_t *end = at + field.raw_size
-    if field.size == field.raw_size:
-        memcpy(out, at, field.size)
-        return
-    while at < end:
-        if at[0] != c'\\':
-            out[0] = at[0]
-            at += 1
-        elif at[1] == c'u':
-            out[0] = (read_hex(at[4]) << 4) | read_hex(at[5])
-            at += 6
-        else:
-            out[0] = unescape(at[1])
-            at += 2
-        out += 1

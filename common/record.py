@@ -214,19 +214,28 @@ _HeadValues = tuple[int, int, int, int, int, int, int, int, int, bytes, int, byt
 
 
 class NewRecord(msgspec.Struct, gc=False):
-    """What a sender hands to the store; ``properties`` is the parsed form of ``property_text``."""
+    """What a sender hands to the store."""
 
     topic: str
     queue_id: int
     body: bytes
     property_text: bytes
-    properties: dict[str, str]
+    parsed: dict[str, str] | None
+    """The properties, once somebody has asked for them."""
     flag: int
     sys_flag: int
     born_at_ms: int
     born_host: bytes
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return the properties, which are parsed when they are needed first."""
+        parsed = self.parsed
+        if parsed is None:
+            self.parsed = parsed = parse_properties(self.property_text)
+        return parsed
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

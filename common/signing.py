@@ -9,8 +9,8 @@ Clients with a version up to 399 leave ``_UNIQUE_KEY_QUERY`` out of it, those of
 
 Neither time nor connection is part of it: a signed request is good for ever (spec security.md §2).
 
-What a broker does for each request has compiled twins (``_codecs.pyx``): ``scan_signed`` reads what usual clients
-write, and leaves all else to ``content_of``; ``ShortCheck`` looks the rest up, too.
+What a broker does for each request has compiled twins (``_header_codecs.pyx``): ``scan_signed`` reads what usual
+clients write, and leaves all else to ``content_of``; ``ShortCheck`` looks the rest up, too.
 """
 
 import base64
@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .compiled import header_codecs
 from .ids import Address
-from .properties import codecs
 
 if TYPE_CHECKING:
-    from . import _codecs
-    from ._codecs import Sha1Halves
+    from . import _header_codecs
+    from ._header_codecs import Sha1Halves
 
 ACCESS_KEY: Final = "AccessKey"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 # the name of a field
@@ -70,7 +70,7 @@ def scan_signed_slowly(
 
 
 _read_texts = msgspec.json.Decoder(dict[str, str]).decode
-scan_signed = scan_signed_slowly if codecs is None else codecs.scan_signed
+scan_signed = scan_signed_slowly if header_codecs is None else header_codecs.scan_signed
 """The same, compiled where there was a compiler."""
 
 
@@ -120,7 +120,9 @@ _BLOCK_BYTES: Final = 64
 
 def _make_halves(block: bytes) -> "HashlibHalves | Sha1Halves":
     functions = sha1_functions()
-    return HashlibHalves(block) if codecs is None or functions is None else codecs.Sha1Halves(block, *functions)
+    if header_codecs is None or functions is None:
+        return HashlibHalves(block)
+    return header_codecs.Sha1Halves(block, *functions)
 
 
 @cache
@@ -184,9 +186,9 @@ class ShortCheck:
         )
 
 
-def short_check_class() -> "type[ShortCheck | _codecs.ShortCheck]":
+def short_check_class() -> "type[ShortCheck | _header_codecs.ShortCheck]":
     """Return the compiled twin where keys are ``Sha1Halves``."""
-    return ShortCheck if codecs is None or sha1_functions() is None else codecs.ShortCheck
+    return ShortCheck if header_codecs is None or sha1_functions() is None else header_codecs.ShortCheck
 
 
 def signature_of(content: bytes, secret_key: str) -> str:

@@ -204,7 +204,7 @@ class MessageStore:
             data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)  # of the same size
         placed = Appended(  # what ``place_run`` does, for one
             log.append_offset, queue_offset, size, new.topic, new.queue_id, new.sys_flag, stored_at_ms,
-            new.property_text, queue, 0, new.properties,
+            new.property_text, queue, 0, new.parsed,
         )  # fmt: skip
         log.add(data, size)
         self._planned.append(placed)

@@ -108,8 +108,8 @@ def test_wheel_holds_the_tree(wheel: pathlib.Path):
     """
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    built = {name for name in names if re.fullmatch(r"rocketlet/common/_(grpc_)?codecs\..*\.so", name)}
-    assert len(built) == (0 if codecs is None else 2)
+    built = {name for name in names if re.fullmatch(r"rocketlet/common/_(grpc_|header_)?codecs\..*\.so", name)}
+    assert len(built) == (0 if codecs is None else 3)
     names -= built
     shown = {path for folder in ("static", "templates") for path in (ROOT / "console" / folder).iterdir()}
     assert names == package_files() | {f"rocketlet/{path.relative_to(ROOT).as_posix()}" for path in shown}
@@ -164,6 +164,7 @@ def test_source_distribution_holds_the_docs(sources: pathlib.Path, tmp_path: pat
         "broker/server.py",
         "common/_codecs.pyx",
         "common/_grpc_codecs.pyx",
+        "common/_header_codecs.pyx",
     } <= held
 
 

@@ -74,7 +74,7 @@ def parked(new: NewRecord, topic: str, queue_id: int, properties: Mapping[str, s
     """Return the record that waits in a system topic in place of a message; it says where that belongs."""
     properties = {**properties, REAL_TOPIC: new.topic, REAL_QUEUE_ID: str(new.queue_id)}
     text = encode_properties(properties)
-    return msgspec.structs.replace(new, topic=topic, queue_id=queue_id, property_text=text, properties=properties)
+    return msgspec.structs.replace(new, topic=topic, queue_id=queue_id, property_text=text, parsed=properties)
 
 
 def deliverable(parked: Record) -> NewRecord:

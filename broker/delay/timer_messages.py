@@ -106,7 +106,7 @@ def _stamped(new: NewRecord, put_at_ms: int, now_ms: int) -> NewRecord:
     text = encode_properties(properties)
     if len(text) > MAX_PROPERTIES_BYTES - _ROOM_BYTES:
         return new
-    return msgspec.structs.replace(new, property_text=text, properties=properties)
+    return msgspec.structs.replace(new, property_text=text, parsed=properties)
 
 
 CountAt = Callable[[int], int]

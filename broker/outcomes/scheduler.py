@@ -467,16 +467,26 @@ class ArrivalNotices:
         self._told = told
         self._loop = asyncio.get_running_loop()
         self._collected: list[Sequence[Placed]] = []
+        self._is_expected = False  # by who hands it out
 
     def __repr__(self) -> str:
         return f"<ArrivalNotices {sum(map(len, self._collected))} to be told to {len(self._told)}>"
 
     def collect(self, records: Sequence[Placed]) -> None:
         """Take records that one commit has made readable."""
-        if not self._collected:
+        if not self._collected and not self._is_expected:
             self._loop.call_soon(self.hand_out)
         self._counts.add(records)
         self._collected.append(records)
+
+    def hand_out_behind(self, step: Callable[[], object]) -> None:
+        """Take a step that makes records readable, and hand them out at once."""
+        self._is_expected = True
+        try:
+            step()
+        finally:
+            self._is_expected = False
+            self.hand_out()
 
     def hand_out(self) -> None:
         """Tell what is collected; the loop does so in any case."""

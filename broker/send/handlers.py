@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...common.codes import ResponseCode
+from ...common.compiled import header_codecs
 from ...common.errors import (
     BusyError,
     DiskFullError,
@@ -19,10 +20,11 @@ from ...common.errors import (
     RemotingError,
     StoreError,
 )
-from ...common.ids import format_address, format_offset_id, format_offset_ids
+from ...common.ids import encode_host, format_address, format_offset_id, format_offset_ids
 from ...common.outcome import Outcome
 from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
-from ...remoting.codec.command import ONEWAY, Command, decode_header
+from ...common.record import NewRecord
+from ...remoting.codec.command import JSON, ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
 from ...remoting.codec.request_codes import RequestCode as Code
@@ -40,6 +42,7 @@ from .send_back import SendBackOperation
 
 PUSH_LIMIT_MS = 10_000
 _OFFSET_DIGITS = 16
+_USUAL = int(Code.SEND_MESSAGE_V2)
 _BATCH = int(Code.SEND_BATCH_MESSAGE)
 _log = logging.getLogger(__name__)
 
@@ -61,6 +64,7 @@ class SendHandlers:
         self._recalls = recalls
         self._answers = answers
         self._encode = self._encode_sent  # bound once, and not for each send
+        self._read_send = None if header_codecs is None else header_codecs.read_send
 
     @cached_property
     def _host_text(self) -> str:
@@ -70,6 +74,10 @@ class SendHandlers:
     @answers(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
     def send(self, command: Command, connection: Connection) -> Outcome[Sent]:
         """Store a message, or the messages of a batch."""
+        if command.code == _USUAL and command.ext_table is None and command.serialize == JSON:
+            plain = self._send_plain(command, connection)
+            if plain is not None:
+                return plain
         header = decode_send_header(command)
         sender = Sender(connection.remote_address, command.version, not command.flag & ONEWAY)
         if header.batch or command.code == _BATCH:
@@ -77,6 +85,19 @@ class SendHandlers:
         else:
             outcome = self._sends.send(header, command.body, sender)
         outcome.encode = self._encode
+        return outcome
+
+    def _send_plain(self, command: Command, connection: Connection) -> Outcome[Sent] | None:
+        """Store a message the short way; ``None`` if it is not plain, or there is no short way here."""
+        if self._read_send is None:
+            return None
+        sends, host = self._sends, encode_host(*connection.remote_address)
+        record = self._read_send(
+            command.ext_text, command.body, host, sends.enricher.own_text, sends.enricher.careful_names, NewRecord
+        )
+        outcome = None if record is None else sends.send_plain(record, waits=not command.flag & ONEWAY)
+        if outcome is not None:
+            outcome.encode = self._encode
         return outcome
 
     @answers(Code.CONSUMER_SEND_MSG_BACK)
@@ -106,8 +127,7 @@ class SendHandlers:
         if outcome.failure is not None:
             return self._encode_failure(outcome.failure)
         if type(sent) is Appended and not (outcome.is_late or outcome.lacks_replicas):
-            message_id, key = f"{self._host_text}{sent.log_offset:016X}", sent.properties[UNIQ_KEY]
-            return self._answers.stored(command, message_id, sent.queue_id, sent.queue_offset, key)
+            return self._answers.stored_one(command, self._host_text, sent)
         return self._encode_unusual(command, outcome)
 
     def _encode_unusual(self, command: Command, outcome: Outcome[Sent]) -> Command | Encoded:

@@ -120,7 +120,7 @@ class ReplyOperation(Struct, frozen=True):
         if self.settings.config.stores_replies:
             new = _new_record(message, body, sender, admission.queue_id, properties)
             if push is not None:
-                new.properties = push.properties
+                new.parsed = push.properties
             kept = self._keep(new, sender, waits=sender.waits and wants_to_wait(message.properties or ""))
         if not sender.waits:
             if push is not None:

@@ -160,6 +160,21 @@ class SendValidator:
             return Admission(topic, queue_id)
         return self._place(topic, queue_id, producer, (name,) if name in self._unsaved else ())
 
+    def find_plain(self, name: str, queue_id: int) -> TopicConfig | None:
+        """Return the topic of a message that may simply be stored in its queue, ``None`` for one that needs care."""
+        topic = self._topics.get(name)
+        if (
+            topic is None
+            or name in self._not_sendable
+            or not self._settings.config.permission & PERM_WRITE
+            or name.startswith(RETRY_PREFIX)
+            or queue_id >= topic.write_queue_nums
+            or self._unsaved
+            or topic.topic_filter_type == _MULTI_TAG
+        ):
+            return None
+        return topic
+
     def _validate_with_care(self, message: Destination, version: int, producer: tuple[str, int]) -> Admission | Refusal:
         admission = self.validate_reply(message, producer)
         if isinstance(admission, Refusal) or not message.topic.startswith(RETRY_PREFIX):
@@ -232,12 +247,19 @@ class PropertyEnricher:
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
         self._replaced = frozenset({*own, POP_CK})
         self._needs_care = self._replaced | _OTHER_TYPES | {INNER_NUM, PRIORITY}
+        self.careful_names = frozenset(name.encode() for name in self._needs_care)
+        """Of properties: a message with one of them is not plain."""
         self._new_key = new_key
         self._own, self._own_text = dict(own), encode_properties(own)
 
     def set_own(self, own: Mapping[str, str]) -> None:
         """Add other values of the same properties from now on."""
         self._own, self._own_text = dict(own), encode_properties(own)
+
+    @property
+    def own_text(self) -> bytes:
+        """What stands behind the properties of a message."""
+        return self._own_text
 
     def enrich(self, text: str, properties: dict[str, str] | None = None) -> StoredProperties:
         """Return what shall be stored of the properties that a request carries, parsed or not."""
@@ -327,7 +349,7 @@ class SendOperations:
         replicas = scheduler.replicas
         self._replicas = replicas if replicas is not None and replicas.may_lack else None
         self._validator = validator
-        self._enricher = enricher
+        self.enricher = enricher
         self._routing = routing
         self._settings = settings
         self.store = scheduler.store
@@ -341,7 +363,7 @@ class SendOperations:
         waits = not self._may_wait or _waits_for_store(message, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send, message, body, sender, properties))
-        stored = self._enricher.enrich(message.properties or "", properties)
+        stored = self.enricher.enrich(message.properties or "", properties)
         if not stored.is_plain and INNER_NUM in stored.properties and not message.sys_flag & INNER_BATCH:
             return Outcome(_NO_BATCH, is_settled=True)
         admission = self._validator.validate(message, sender.version, sender.address)
@@ -364,6 +386,26 @@ class SendOperations:
             outcome.answer = self._receipt(outcome.answer, record, placed)
         return outcome
 
+    def send_plain(self, record: NewRecord, *, waits: bool) -> Outcome[Any] | None:
+        """Store a message whose properties need no care and are complete; ``None`` if ``send`` is to see to it.
+
+        ``waits`` says that its sender wants to, unless the message says otherwise.
+        """
+        if self._may_wait and waits:
+            waits = wants_to_wait(record.property_text.decode())
+            if waits and self._stall is not None and self._stall.is_stalled:
+                return None
+            if waits and self._replicas is not None and self._replicas.lacks_slaves:
+                return None
+        if self._validator.find_plain(record.topic, record.queue_id) is None:
+            return None
+        try:
+            outcome = self._scheduler.append(record)
+        except StoreError:
+            return None
+        outcome.waits_for_store = waits
+        return outcome
+
     def send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store the messages of a batch, in one record if its topic keeps batches whole."""
         if not body:
@@ -379,7 +421,7 @@ class SendOperations:
         """Count a dead letter; it is not delayed any more (store.md §10.2)."""
         first_topic = message.properties.get(RETRY_TOPIC, topic)
         self._send_backs.queues[first_topic, group][0][SendBackCounts.ORDERED] += 1
-        return self._enricher.enrich_parsed({**message.properties, DELAY: "-1"})
+        return self.enricher.enrich_parsed({**message.properties, DELAY: "-1"})
 
     def _place(self, new: NewRecord) -> NewRecord:
         """Return what is stored for a message whose properties ask for care: a half message, a delay, a timer.
@@ -438,7 +480,7 @@ class SendOperations:
 
     def _append_whole(self, batch: SendRequest, body: bytes, admission: Admission, sender: Sender) -> Outcome[Any]:
         """Append a batch as one record, for a topic whose queues count by messages."""
-        enriched = self._enricher.enrich(batch.properties or "")
+        enriched = self.enricher.enrich(batch.properties or "")
         record = _new_record(body, enriched, batch, admission, sender)
         record.sys_flag |= INNER_BATCH_FLAGS
         outcome: Outcome[Any] = self._scheduler.append(record)

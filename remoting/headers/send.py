@@ -15,15 +15,18 @@ a ``Command`` with the struct makes. Only JSON is written so; a binary request i
     SendReplies   the answer to 10, 310, 320: SUCCESS with the place of the message
 """
 
+import re
 from typing import ClassVar, NamedTuple, Protocol
 
 import msgspec
 from msgspec import field
 
 from ...common.codes import VERSION, ResponseCode
+from ...common.compiled import header_codecs
 from ...common.errors import HeaderError
 from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
+from ...common.properties import UNIQ_KEY
 from ..codec.command import JSON, Command, decode_header, header_reader
 from ..codec.frames import PREFIX, Encoded
 from ..codec.request_codes import RequestCode
@@ -236,20 +239,55 @@ _STORED = (
 )
 
 
+_GAP = re.compile(b"%[bd]")
+
+
+class StoredMessage(Protocol):
+    """Where a message was stored, and its properties."""
+
+    @property
+    def log_offset(self) -> int:
+        """In the log."""
+        ...
+
+    @property
+    def queue_id(self) -> int:
+        """The queue."""
+        ...
+
+    @property
+    def queue_offset(self) -> int:
+        """In the queue."""
+        ...
+
+    @property
+    def property_text(self) -> bytes:
+        """All properties, as they are stored."""
+        ...
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The same by their names."""
+        ...
+
+
 class SendReplies:
     """Answers of one broker to stored messages."""
 
     def __init__(self, region: str = "DefaultRegion", *, traces: bool = True) -> None:
         self._region = self._trace = ""
         self._template = b""
+        self._pieces: tuple[bytes, ...] = ()  # of the template
         self.name_region(region, traces=traces)
 
     def name_region(self, region: str, *, traces: bool) -> None:
         """Say from now on that the broker is in a region, and whether clients shall trace."""
         self._region = region
         self._trace = "true" if traces else "false"
-        template = _STORED.replace(b"@region", _quote(region).replace(b"%", b"%%"))
-        self._template = template.replace(b"@trace", _quote(self._trace)).replace(b"@version", b"%d" % VERSION)
+        stored = _STORED.replace(b"@trace", _quote(self._trace)).replace(b"@version", b"%d" % VERSION)
+        quoted = _quote(region)
+        self._template = stored.replace(b"@region", quoted.replace(b"%", b"%%"))
+        self._pieces = tuple([piece.replace(b"@region", quoted) for piece in _GAP.split(stored)])
 
     def fields(self) -> dict[str, str]:
         """Return the fields that failed sends are answered with too."""
@@ -272,6 +310,15 @@ class SendReplies:
         header = self._template % (message_id.encode(), queue_id, queue_offset, key, command.opaque)
         size = len(header)
         return PREFIX.pack(size + 4, size) + header
+
+    def stored_one(self, command: Command, host_text: str, stored: StoredMessage) -> Encoded | Command:
+        """Return the same for a message that stands where its sender wanted it; its id begins with ``host_text``."""
+        if header_codecs is not None and command.serialize == JSON:
+            frame = header_codecs.answer_send(stored, host_text.encode(), self._pieces, command.opaque)
+            if frame is not None:
+                return frame
+        message_id, key = f"{host_text}{stored.log_offset:016X}", stored.properties[UNIQ_KEY]
+        return self.stored(command, message_id, stored.queue_id, stored.queue_offset, key)
 
     def describe(
         self,

@@ -195,7 +195,7 @@ def number_inner_batch(new: NewRecord, queue_offset: int) -> tuple[NewRecord, in
     """
     count = _count(new)
     properties = {**new.properties, INNER_NUM: str(count), INNER_BASE: str(queue_offset)}
-    numbered = msgspec.structs.replace(new, properties=properties, property_text=encode_properties(properties))
+    numbered = msgspec.structs.replace(new, parsed=properties, property_text=encode_properties(properties))
     return numbered, count
 
 

@@ -30,7 +30,7 @@ from typing import Final
 from ...common.errors import ConfigError, MessageIllegalError, StoreFullError, StoreNotWritableError
 from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import DELAY, TAGS, tags_code, tags_code_in, tags_codes_in
+from ...common.properties import DELAY, TAGS, codecs, tags_code, tags_code_in, tags_codes_in
 from ..commitlog.commit_log import CommitLog
 from ..consumequeue.appended import Appended, AppendedRun, Placed, describe, leave_topic
 from ..consumequeue.batch_queue import BatchQueue, count_of, encode_unit
@@ -95,6 +95,8 @@ class EntryRules:
         first = run[0]
         if first.topic == SCHEDULE_TOPIC or type(first.queue) is BatchQueue:
             return b"".join([self._entry_of(record) for placed in run for record in placed.records()])
+        if codecs is not None and (entries := codecs.entries_of(run, Appended)) is not None:
+            return entries
         values: list[int] = []
         for record in run:
             if type(record) is AppendedRun:

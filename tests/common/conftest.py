@@ -18,7 +18,7 @@ def make_record() -> Callable[..., NewRecord]:
             "queue_id": 3,
             "body": b"hi",
             "property_text": b"TAGS\x01TagA\x02",
-            "properties": {"TAGS": "TagA"},
+            "parsed": {"TAGS": "TagA"},
             "flag": 7,
             "sys_flag": 0,
             "born_at_ms": 1_700_000_000_000,

@@ -75,7 +75,7 @@ NEW_RECORDS = st.builds(
     queue_id=INTS,
     body=st.binary(max_size=200),
     property_text=st.binary(max_size=200),
-    properties=st.just({}),
+    parsed=st.just({}),
     flag=INTS,
     sys_flag=INTS,
     born_at_ms=LONGS,
@@ -96,7 +96,7 @@ def _new_again(record: Record) -> NewRecord:
         queue_id=record.queue_id,
         body=bytes(record.body),
         property_text=record.property_text,
-        properties=record.properties,
+        parsed=record.properties,
         flag=record.flag,
         sys_flag=record.sys_flag,
         born_at_ms=record.born_at_ms,
@@ -232,7 +232,7 @@ def test_record_round_trip(new: NewRecord, store_host: bytes, log_offset: int, s
     assert record.sys_flag >> 4 & 3 == (len(new.born_host) == 20) + 2 * (len(store_host) == 20)
     assert (record.log_offset, record.stored_at_ms, record.store_host) == (log_offset, stored_at_ms, store_host)
     assert record.total_size == len(data)
-    new.sys_flag, new.properties = record.sys_flag, record.properties
+    new.sys_flag, new.parsed = record.sys_flag, record.properties
     assert _new_again(record) == new
 
 

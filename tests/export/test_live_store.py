@@ -32,7 +32,7 @@ def message(number: int, choose: random.Random) -> NewRecord:
         queue_id=number % 4,
         body=choose.randbytes(choose.randrange(1, 3000)),
         property_text=encode_properties(properties),
-        properties=properties,
+        parsed=properties,
         flag=number,
         sys_flag=0,
         born_at_ms=number,
