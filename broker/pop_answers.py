@@ -84,8 +84,11 @@ class PopAnswers:
             return  # of a slave, or of a broker that has not begun: it reads them when it does
         if self._pop is not None:
             self._pop.arrived(records)
-        elif any(placed.topic == self._revive_topic for placed in records):
-            _ = self.pop  # it reads them itself
+        else:
+            for placed in records:
+                if placed.topic == self._revive_topic:
+                    _ = self.pop  # it reads them itself
+                    return
 
     def forget_gone(self) -> None:
         """Forget what is handed out of topics, or to groups, that are gone."""

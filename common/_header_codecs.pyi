@@ -1,10 +1,13 @@
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from msgspec import Raw
 
 from .ids import Address
 from .record import NewRecord
 from .signing import SigningKey
+
+_CommandT = TypeVar("_CommandT")
 
 class StoredMessage(Protocol):
     @property
@@ -39,3 +42,6 @@ def read_send(
     text: Raw | bytes, body: bytes, born_host: bytes, own: bytes, needs_care: frozenset[bytes], make: type[NewRecord]
 ) -> NewRecord | None: ...
 def answer_send(stored: StoredMessage, host_text: bytes, pieces: tuple[bytes, ...], opaque: int) -> bytes | None: ...
+def cut_commands(
+    data: bytes, position: int, most_total: int, commands: list[_CommandT], read: Callable[[bytes], _CommandT]
+) -> int: ...

@@ -7,7 +7,7 @@ usual, and leaves all else to Python.
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
@@ -518,22 +518,18 @@ cdef str text_in(const Field *field):
 
 cdef bytes complete_properties(const Field *field, bytes own, frozenset needs_care):
     """Return the text of properties with those of the broker behind it (``PropertyEnricher.enrich``)."""
-    cdef Py_ssize_t size = field.size, own_size = PyBytes_GET_SIZE(own)
-    cdef bytes result = PyBytes_FromStringAndSize(NULL, size + 1 + own_size)
+    cdef Py_ssize_t size = field.size, own_size = PyBytes_GET_SIZE(own), name_size, chunk_size
+    cdef const uint8_t *last = field.value + field.raw_size - 6
+    cdef bint is_ended = field.raw_size >= 6 and memcmp(last, b"\\u0002", 6) == 0, has_key = False
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size + (not is_ended) + own_size)
     cdef uint8_t *text = <uint8_t *>PyBytes_AS_STRING(result)
     cdef const uint8_t *chunk = text
-    cdef Py_ssize_t name_size, chunk_size
-    cdef bint has_key = False
     write_value(field, text)
-    if not size:
-        return None
-    if text[size - 1] == 2:
-        result = PyBytes_FromStringAndSize(<const char *>text, size + own_size)
-        text = <uint8_t *>PyBytes_AS_STRING(result)
-        chunk = text
-    else:
+    if not is_ended:
         text[size] = 2
         size += 1
+    elif text[size - 1] != 2:
+        return None  # an escaped backslash before it
     while chunk < text + size:
         chunk_size = <const uint8_t *>memchr(chunk, 2, text + size - chunk) - chunk
         name_size = find_name(chunk, chunk_size)
@@ -654,3 +650,33 @@ cdef inline uint8_t *write_text(uint8_t *out, const uint8_t *text, Py_ssize_t si
 
 cdef inline void write_size(uint8_t *out, Py_ssize_t size) noexcept nogil:
     out[0], out[1], out[2], out[3] = size >> 24 & 0xFF, size >> 16 & 0xFF, size >> 8 & 0xFF, size & 0xFF
+
+
+def cut_commands(bytes data, Py_ssize_t position, Py_ssize_t most_total, list commands, object read):
+    """Add the commands of usual frames from a position on, and return where the first that is none begins.
+
+    ``read`` makes a command of a JSON header; what it refuses, and whatever else ``FrameParser`` looks at twice, is left
+    to that.
+    """
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(data)
+    cdef const uint8_t *at
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(data), total, header_size
+    while end - position >= 8:
+        at = start + position
+        total = <int32_t>read_size(at)
+        header_size = read_size(at + 4)
+        if not 4 <= total <= most_total or total > end - position - 4 or header_size > total - 4:
+            return position
+        try:
+            command = read(PyBytes_FromStringAndSize(<const char *>at + 8, header_size))
+        except Exception:
+            return position
+        command.serialize = 0
+        command.body = PyBytes_FromStringAndSize(<const char *>at + 8 + header_size, total - 4 - header_size)
+        commands.append(command)
+        position += 4 + total
+    return position
+
+
+cdef inline uint32_t read_size(const uint8_t *at) noexcept nogil:
+    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]

@@ -296,12 +296,12 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
     Raises:
         ValueError: A part does not fit its field.
     """
-    body, properties, born_host = new.body, new.property_text, new.born_host
     topic, topic_size, magic = _topic_field(new.topic)
     if codecs is not None and magic == MAGIC_V1:
         record = codecs.encode_record(new, topic, queue_offset, log_offset, stored_at_ms, store_host)
         if record is not None:
             return record
+    body, properties, born_host = new.body, new.property_text, new.born_host
     body_size, size = len(body), len(properties)
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")

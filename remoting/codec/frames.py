@@ -35,6 +35,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...common.codes import ResponseCode
+from ...common.compiled import header_codecs
 from ...common.errors import FrameError, JsonError
 from ...common.java_json import read_json
 from .command import (
@@ -97,6 +98,8 @@ class FrameParser:
         try:
             if self._pending:
                 position = self._complete_pending(data, commands)
+            if header_codecs is not None:
+                position = header_codecs.cut_commands(data, position, self._max_total, commands, _read_json)
             while end - position >= 8:
                 total, word = PREFIX.unpack_from(data, position)
                 frame_end = position + 4 + total

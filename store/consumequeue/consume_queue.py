@@ -146,10 +146,11 @@ class ConsumeQueue:
             if self.last_base < 0 or position >= self._file_bytes:
                 self._add_file()
                 continue
-            part = data[: self._file_bytes - position]
-            self._write(self._tail_path, part, position)
-            self.max_offset += len(part) // self._unit_bytes
-            del data[: len(part)]
+            size, left = len(data), self._file_bytes - position
+            self._write(self._tail_path, data if size <= left else data[:left], position)
+            size = min(size, left)
+            self.max_offset += size // self._unit_bytes
+            del data[:size]
 
     def read(self, queue_offset: int, count: int) -> bytes:
         """Return up to ``count`` entries from the offset on, all from one file and below ``max_offset``.

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.errors import FrameError, RocketletError
+from rocketlet.remoting.codec import frames as frames_module
 from rocketlet.remoting.codec.command import JSON, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import MAX_FRAME_BYTES, PREFIX, FrameParser, encode_command
 
@@ -22,6 +23,7 @@ ROUTE_QUESTION = bytes.fromhex("0000007f0000007b") + (
     b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":9,'
     b'"serializeTypeCurrentRPC":"JSON","version":479}'
 )
+SHORT_ANSWER = PREFIX.pack(26, 17) + b'{"code":0,"a":[]}' + b"bytes"
 BINARY_ROUTE_QUESTION = bytes.fromhex(
     "00000025 01000021 0069 00 01df 00000009 00000000 00000000 0000000c 0005 746f706963 00000001 54"
 )
@@ -251,12 +253,37 @@ def test_damaged_frames_raise_nothing_else(frame: bytes, damage: list[tuple[int,
     _feed_carelessly(bytes(damaged), cut)
 
 
+@given(
+    frames=st.lists(st.sampled_from([ROUTE_QUESTION, BINARY_ROUTE_QUESTION, SHORT_ANSWER]), max_size=4),
+    damage=st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=4),
+    cut=st.integers(0, 400),
+)
+def test_frames_are_cut_alike_without_a_compiler(frames: list[bytes], damage: list[tuple[int, int]], cut: int):
+    """Commands, what waits for its rest, and the error are those of the parser in Python."""
+    data = bytearray(b"".join(frames))
+    for position, value in damage:
+        data[position : position + 1] = bytes([value])  # behind the end it is one byte more
+    found = _feed_all(bytes(data), cut)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames_module, "header_codecs", None)
+        assert _feed_all(bytes(data), cut) == found
+
+
 @given(header=st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=4))
 def test_any_json_as_a_header_raises_nothing_else(header: object):
     """JSON of any other shape in the header's place, or in a field's place, is read or refused."""
     for value in (header, {"code": header}, {"code": 1, "extFields": header}, {"code": 1, "extFields": {"a": header}}):
         text = json.dumps(value).encode()
         _feed_carelessly(PREFIX.pack(4 + len(text), len(text)) + text, 0)
+
+
+def _feed_all(data: bytes, cut: int) -> tuple[object, ...]:
+    parser, commands = FrameParser(), list[Command]()
+    for part in (data[:cut], data[cut:]):
+        with suppress(FrameError):
+            commands += parser.feed(part)
+    seen = [(command.code, command.opaque, command.serialize, command.body) for command in commands]
+    return seen, parser.pending_bytes, parser.expected_bytes, str(parser.failure)
 
 
 def _feed_carelessly(data: bytes, cut: int) -> None:
