@@ -97,8 +97,8 @@ def split_batch(bytes body, Py_ssize_t most):
             return None
         parts.append((
             <int32_t>read_int(data + position + 12),
-            PyBytes_FromStringAndSize(<const char *>data + position + 16, 4 + length),
-            PyBytes_FromStringAndSize(<const char *>data + size_at, next_at - size_at),
+            PyBytes_FromStringAndSize(<const char *>data + position + 20, length),
+            PyBytes_FromStringAndSize(<const char *>data + size_at + 2, next_at - size_at - 2),
         ))
         position = next_at
         count += 1
@@ -157,7 +157,7 @@ def encode_record(new, bytes topic, int64_t queue_offset, int64_t log_offset, in
 
 
 def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, int64_t log_offset):
-    """Return the records of the parts and their sizes (``record.encode_records``).
+    """Return the records of the parts and their sizes (``record.encode_records``), ``None`` if one does not fit.
 
     ``begin`` is what stands before the length of the body in the first record; ``topic`` has its length before it.
     """
@@ -168,27 +168,32 @@ def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, i
     cdef uint8_t *out
     cdef list sizes = []
     for _, body, text in parts:
-        size = begin_bytes + PyBytes_GET_SIZE(body) + topic_bytes + PyBytes_GET_SIZE(text)
+        size = begin_bytes + PyBytes_GET_SIZE(body) + topic_bytes + PyBytes_GET_SIZE(text) + 6
         sizes.append(size)
         total += size
+        if PyBytes_GET_SIZE(text) > _MOST_PROPERTY_BYTES or total > 0x7FFFFFFF:
+            return None
     result = PyBytes_FromStringAndSize(NULL, total)
     out = <uint8_t *>PyBytes_AS_STRING(result)
     for flag, body, text in parts:
         body_bytes, text_bytes = PyBytes_GET_SIZE(body), PyBytes_GET_SIZE(text)
-        size = begin_bytes + body_bytes + topic_bytes + text_bytes
+        size = begin_bytes + body_bytes + topic_bytes + text_bytes + 6
         memcpy(out, PyBytes_AS_STRING(begin), begin_bytes)
         write_int(out, <uint32_t>size)
-        write_int(out + 8, <uint32_t>_crc32(body[4:]) & 0x7FFFFFFF)
+        write_int(out + 8, <uint32_t>_crc32(body) & 0x7FFFFFFF)
         write_int(out + 16, <uint32_t>flag)
         write_long(out + 20, <uint64_t>queue_offset)
         write_long(out + 28, <uint64_t>log_offset)
         out += begin_bytes
-        memcpy(out, PyBytes_AS_STRING(body), body_bytes)
-        out += body_bytes
+        write_int(out, <uint32_t>body_bytes)
+        memcpy(out + 4, PyBytes_AS_STRING(body), body_bytes)
+        out += 4 + body_bytes
         memcpy(out, PyBytes_AS_STRING(topic), topic_bytes)
         out += topic_bytes
-        memcpy(out, PyBytes_AS_STRING(text), text_bytes)
-        out += text_bytes
+        out[0] = <uint8_t>(text_bytes >> 8)
+        out[1] = <uint8_t>text_bytes
+        memcpy(out + 2, PyBytes_AS_STRING(text), text_bytes)
+        out += 2 + text_bytes
         queue_offset += 1
         log_offset += size
     return result, sizes

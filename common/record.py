@@ -286,8 +286,8 @@ class BatchPart(NamedTuple):
     property_text: bytes
 
 
-SizedPart = tuple[int, bytes, bytes]
-"""One message of a batch as it stands there: its flag, the body behind its length, the properties behind theirs."""
+PlainPart = tuple[int, bytes, bytes]
+"""The same in the same order, for those who make many."""
 
 
 def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes) -> bytes:
@@ -333,14 +333,12 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
 
 
 def encode_records(
-    head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int, store_host: bytes
+    head: NewRecord, parts: list[PlainPart], place: tuple[int, int], stored_at_ms: int, store_host: bytes
 ) -> tuple[bytes, list[int]]:
     """Return the bytes of records that follow each other, and the size of each.
 
     They are messages of one batch; what these do not say themselves is that of ``head``. ``place`` is the queue offset
     and the log offset of the first one.
-
-    A message stands in its record as it came in the batch: only the beginning is new, and the topic behind the body.
 
     Raises:
         ValueError: A part does not fit its field.
@@ -349,19 +347,23 @@ def encode_records(
     topic, topic_size, magic = _topic_field(head.topic)
     begin = encode_record(head, queue_offset, log_offset, stored_at_ms, store_host)
     begin = begin[: -6 - topic_size - len(head.body) - len(head.property_text)]  # without the length of the body
-    if codecs is not None:
-        return codecs.encode_records(begin, parts, topic, queue_offset, log_offset)
-    common, fixed_size, queue_id = begin[_RUN_HEAD.size :], len(begin) + topic_size, head.queue_id
+    if codecs is not None and (encoded := codecs.encode_records(begin, parts, topic, queue_offset, log_offset)):
+        return encoded
+    common, fixed_size, queue_id = begin[_RUN_HEAD.size :], len(begin) + topic_size + 6, head.queue_id
     pieces: list[bytes] = []
     sizes: list[int] = []
     for flag, body, text in parts:
+        if len(text) > MAX_PROPERTIES_BYTES:
+            raise ValueError(f"properties are {len(text)} bytes, limit is {MAX_PROPERTIES_BYTES}")
         size = fixed_size + len(body) + len(text)
-        crc = zlib.crc32(body[4:]) & 0x7FFFFFFF
+        crc = zlib.crc32(body) & 0x7FFFFFFF
         pieces += (
             _pack_run_head(size, magic, crc, queue_id, flag, queue_offset, log_offset),
             common,
+            len(body).to_bytes(4, "big"),
             body,
             topic,
+            len(text).to_bytes(2, "big"),
             text,
         )
         sizes.append(size)
@@ -484,10 +486,10 @@ def encode_batch_part(flag: int, body: bytes, properties: bytes) -> bytes:
 
 def decode_batch(body: Buffer) -> list[BatchPart]:
     """Return the messages of a batch body (raises as ``split_batch`` does)."""
-    return [BatchPart(flag, part[4:], text[2:]) for flag, part, text in split_batch(bytes(body))]
+    return [BatchPart(*part) for part in split_batch(bytes(body))]
 
 
-def split_batch(body: bytes, most: int = sys.maxsize) -> list[SizedPart]:
+def split_batch(body: bytes, most: int = sys.maxsize) -> list[PlainPart]:
     """Return the messages of a batch body; size, magic and checksum of each are ignored, as Java's broker does.
 
     Raises:
@@ -495,20 +497,20 @@ def split_batch(body: bytes, most: int = sys.maxsize) -> list[SizedPart]:
     """
     if codecs is not None and (found := codecs.split_batch(body, most)) is not None:
         return found
-    parts: list[SizedPart] = []
+    parts: list[PlainPart] = []
     position, end, flag, length = 0, len(body), 0, 0
     try:
         while position < end:
             flag, length = _unpack_batch_sizes(body, position)
-            body_at: int = position + 16
-            size_at: int = body_at + 4 + length
+            body_at: int = position + 20
+            size_at: int = body_at + length
             size = body[size_at] << 8 | body[size_at + 1]
             position = size_at + 2 + size
             if length < 0 or size > MAX_PROPERTIES_BYTES or position > end:
                 raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {end}")
             if len(parts) == most:
                 raise RecordError(f"batch of {end} bytes holds more than {most} messages")
-            parts.append((flag, body[body_at:size_at], body[size_at:position]))
+            parts.append((flag, body[body_at:size_at], body[size_at + 2 : position]))
     except struct.error:
         raise RecordError(f"batch record at {position}: {end - position} bytes are left") from None
     except IndexError:

@@ -22,7 +22,7 @@ from ..common.errors import (
     StoreNotWritableError,
 )
 from ..common.message import INNER_BATCH
-from ..common.record import BLANK_BYTES, NewRecord, SizedPart
+from ..common.record import BLANK_BYTES, NewRecord, PlainPart
 from .cleaner import Cleaner
 from .commitlog.cold_records import ColdRecords
 from .commitlog.commit_log import OTHER_SIZES, CopyFault, RecordEncoder, StoreTime
@@ -212,7 +212,7 @@ class MessageStore:
             queue.next_offset = queue_offset + count
         return placed
 
-    def append_batch(self, head: NewRecord, parts: list[SizedPart]) -> AppendedRun:
+    def append_batch(self, head: NewRecord, parts: list[PlainPart]) -> AppendedRun:
         """Plan the records of a batch: one file, one store time, consecutive offsets in the queue of ``head``.
 
         What the messages of the batch do not say themselves is that of ``head``.
@@ -232,7 +232,7 @@ class MessageStore:
         if len(data) + BLANK_BYTES > log.room:
             log.roll()
             data, sizes = encode(head, parts, (queue_offset, log.append_offset), stored_at_ms)
-        placed = place_run(head, [text[2:] for _, _, text in parts], sizes, log.append_offset, queue, stored_at_ms)
+        placed = place_run(head, [text for _, _, text in parts], sizes, log.append_offset, queue, stored_at_ms)
         log.add(data, len(data))
         self._planned.append(placed)
         return placed

@@ -42,7 +42,7 @@ from ...common.errors import StoreError
 from ...common.ids import Address, format_address
 from ...common.message import INNER_BATCH
 from ...common.outcome import A, Outcome
-from ...common.record import NewRecord, SizedPart
+from ...common.record import NewRecord, PlainPart
 from ...store.consumequeue.appended import Appended, AppendedRun, Placed
 from ...store.consumequeue.batch_queue import count_of
 from ...store.message_store import MessageStore
@@ -142,7 +142,7 @@ class Scheduler:
         self._turn.append(outcome)
         return outcome
 
-    def append_batch(self, head: NewRecord, parts: list[SizedPart]) -> Outcome[AppendedRun]:
+    def append_batch(self, head: NewRecord, parts: list[PlainPart]) -> Outcome[AppendedRun]:
         """Plan the records of a batch (raises as ``MessageStore.append_batch`` does)."""
         outcome: Outcome[AppendedRun] = Outcome(self.store.append_batch(head, parts))
         self._turn.append(outcome)

@@ -52,7 +52,7 @@ from ...common.properties import (
     encode_properties,
     parse_properties,
 )
-from ...common.record import NewRecord, SizedPart, split_batch
+from ...common.record import NewRecord, PlainPart, split_batch
 from ...store.consumequeue.appended import Appended, AppendedRun
 from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
@@ -534,8 +534,8 @@ def _new_record(
     )
 
 
-def _hold_inner_batch(body: bytes, parts: list[SizedPart]) -> bool:
-    return _INNER_NUM in body and any(INNER_NUM in parse_properties(text[2:]) for _, _, text in parts)
+def _hold_inner_batch(body: bytes, parts: list[PlainPart]) -> bool:
+    return _INNER_NUM in body and any(INNER_NUM in parse_properties(text) for _, _, text in parts)
 
 
 def illegal_remark(most_bytes: int) -> str:

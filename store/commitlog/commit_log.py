@@ -51,7 +51,7 @@ from ...common.record import (
     BLANK_BYTES,
     MAGIC_BLANK,
     NewRecord,
-    SizedPart,
+    PlainPart,
     Verdict,
     check_record,
     encode_record,
@@ -497,7 +497,7 @@ class RecordEncoder:
             raise MessageIllegalError(f"body is {body_size} bytes, limit is {self._body_limit}")
 
     def encode_run(
-        self, head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int
+        self, head: NewRecord, parts: list[PlainPart], place: tuple[int, int], stored_at_ms: int
     ) -> tuple[bytes, list[int]]:
         """Return the records of a batch from a place on, and their sizes, as ``encode_records`` does.
 
@@ -512,16 +512,16 @@ class RecordEncoder:
             raise MessageIllegalError(str(error)) from error
         if max(sizes) > self._sure_limit:
             for size, (_, body, _) in zip(sizes, parts, strict=True):
-                self._check(size, len(body) - 4)
+                self._check(size, len(body))
         return data, sizes
 
     def _seal_run(
-        self, head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int
+        self, head: NewRecord, parts: list[PlainPart], place: tuple[int, int], stored_at_ms: int
     ) -> tuple[bytes, list[int]]:
         queue_offset, log_offset = place
         records: list[bytes] = []
         for flag, body, text in parts:
-            new = msgspec.structs.replace(head, flag=flag, body=body[4:], property_text=text[2:])
+            new = msgspec.structs.replace(head, flag=flag, body=body, property_text=text)
             records.append(self.encode(new, queue_offset + len(records), log_offset, stored_at_ms))
             log_offset += len(records[-1])
         return b"".join(records), list(map(len, records))

@@ -573,6 +573,12 @@ def test_records_of_a_batch_are_those_of_single_messages(
     assert (data, sizes) == (b"".join(expected), list(map(len, expected)))
 
 
+def test_records_of_a_batch_must_fit_their_fields(make_record: Callable[..., NewRecord]) -> None:
+    """As a single one."""
+    with pytest.raises(ValueError, match="properties are 32768 bytes, limit is 32767"):
+        encode_records(make_record(), [(0, b"", b""), (0, b"", bytes(32_768))], (0, 0), 7, bytes(8))
+
+
 def test_batch_has_no_more_messages_than_allowed() -> None:
     """One more is refused, and named."""
     data = encode_batch([BatchPart(0, b"x", b"")] * 3)

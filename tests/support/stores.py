@@ -14,7 +14,7 @@ from typing import Any
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.properties import encode_properties
-from rocketlet.common.record import NewRecord, Record, SizedPart, iter_records
+from rocketlet.common.record import NewRecord, PlainPart, Record, iter_records
 from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
 from rocketlet.store.files.files import OS_FILES, Files
 from rocketlet.store.files.store_config import StoreConfig
@@ -31,10 +31,9 @@ def new_record(topic: str = "T", queue_id: int = 0, body: bytes = b"body", **pro
     )
 
 
-def new_part(body: bytes = b"body", **properties: str) -> SizedPart:
-    """Return a message as it stands in a batch."""
-    text = encode_properties(properties)
-    return 0, len(body).to_bytes(4) + body, len(text).to_bytes(2) + text
+def new_part(body: bytes = b"body", **properties: str) -> PlainPart:
+    """Return a message of a batch."""
+    return 0, body, encode_properties(properties)
 
 
 class LimitedFiles(Files):
