@@ -250,16 +250,12 @@ class PropertyEnricher:
         self.careful_names = frozenset(name.encode() for name in self._needs_care)
         """Of properties: a message with one of them is not plain."""
         self._new_key = new_key
-        self._own, self._own_text = dict(own), encode_properties(own)
+        self._own, self.own_text = dict(own), encode_properties(own)
+        """What stands behind the properties of a message."""
 
     def set_own(self, own: Mapping[str, str]) -> None:
         """Add other values of the same properties from now on."""
-        self._own, self._own_text = dict(own), encode_properties(own)
-
-    @property
-    def own_text(self) -> bytes:
-        """What stands behind the properties of a message."""
-        return self._own_text
+        self._own, self.own_text = dict(own), encode_properties(own)
 
     def enrich(self, text: str, properties: dict[str, str] | None = None) -> StoredProperties:
         """Return what shall be stored of the properties that a request carries, parsed or not."""
@@ -274,7 +270,7 @@ class PropertyEnricher:
             properties[UNIQ_KEY] = key = self._new_key()
             text = f"{text}{UNIQ_KEY}\x01{key}\x02"
         properties.update(self._own)
-        return StoredProperties(text.encode() + self._own_text, properties, is_plain)
+        return StoredProperties(text.encode() + self.own_text, properties, is_plain)
 
     def enrich_parsed(self, properties: dict[str, str]) -> StoredProperties:
         """Return what shall be stored of properties that are parsed already."""
