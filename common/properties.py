@@ -19,7 +19,8 @@ That is a number whose digits to the base 31 are the units. ``int(digits, 31)`` 
 C for digits below 31, so each byte is split into a quotient and a remainder by 31: two conversions for ASCII, four for
 other text. For a unique key that is a quarter of the loop's time, and needs no table of earlier texts.
 
-``codecs`` are the compiled twins of what runs most often, here and in ``record.py``; None without a compiler.
+``codecs`` are the compiled twins of what runs most often, here and in ``record.py``, ``header_codecs`` those of what
+reads and writes the headers of requests; None without a compiler.
 """
 
 import os
@@ -28,12 +29,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-codecs = None
+codecs = header_codecs = None
 if not os.environ.get("ROCKETLET_PURE_PYTHON"):  # for comparisons
     try:
         from . import _codecs as codecs  # pyright: ignore[reportUnusedImport]  # what else uses it takes it from here
+        from . import _header_codecs as header_codecs  # pyright: ignore[reportUnusedImport]  # as above
     except ImportError:
-        codecs = None
+        codecs = header_codecs = None
 
 NAME_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"

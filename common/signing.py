@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .compiled import header_codecs
 from .ids import Address
+from .properties import header_codecs
 
 if TYPE_CHECKING:
     from . import _header_codecs

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from ...common.codes import ResponseCode
-from ...common.compiled import header_codecs
 from ...common.errors import (
     BusyError,
     DiskFullError,
@@ -22,7 +21,7 @@ from ...common.errors import (
 )
 from ...common.ids import encode_host, format_address, format_offset_id, format_offset_ids
 from ...common.outcome import Outcome
-from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
+from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties, header_codecs
 from ...common.record import NewRecord
 from ...remoting.codec.command import JSON, ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure

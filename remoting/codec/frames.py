@@ -35,9 +35,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...common.codes import ResponseCode
-from ...common.compiled import header_codecs
 from ...common.errors import FrameError, JsonError
 from ...common.java_json import read_json
+from ...common.properties import header_codecs
 from .command import (
     JSON,
     LANGUAGE_NAMES,

@@ -22,11 +22,10 @@ import msgspec
 from msgspec import field
 
 from ...common.codes import VERSION, ResponseCode
-from ...common.compiled import header_codecs
 from ...common.errors import HeaderError
 from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
-from ...common.properties import UNIQ_KEY
+from ...common.properties import UNIQ_KEY, header_codecs
 from ..codec.command import JSON, Command, decode_header, header_reader
 from ..codec.frames import PREFIX, Encoded
 from ..codec.request_codes import RequestCode

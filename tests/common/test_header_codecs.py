@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.common import compiled
+from rocketlet.common import properties
 from rocketlet.common.ids import Address
 from rocketlet.common.properties import UNIQ_KEY, parse_properties
 from rocketlet.common.record import NewRecord
@@ -28,7 +28,7 @@ from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.send import SendReplies
 from rocketlet.store.consumequeue.appended import Appended
 
-codecs: Any = compiled.header_codecs
+codecs: Any = properties.header_codecs
 if codecs is None:
     pytest.skip("the compiled codecs are not built: they need a C compiler", allow_module_level=True)
 

@@ -20,7 +20,7 @@ import rocketlet.broker.server as broker_server
 from rocketlet.broker.send import handlers as send_handlers
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.common.compiled import header_codecs
+from rocketlet.common.properties import header_codecs
 from rocketlet.remoting.codec.frames import PREFIX
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.testing.manual_clock import ManualClock
