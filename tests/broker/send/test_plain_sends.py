@@ -1,7 +1,9 @@
 """The short way of a plain message and the long way of any message do the same."""
 
 import asyncio
+import gc
 import json
+import logging
 import random
 import tempfile
 from collections.abc import AsyncGenerator
@@ -20,6 +22,7 @@ import rocketlet.broker.server as broker_server
 from rocketlet.broker.send import handlers as send_handlers
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.ids import UniqueIds
 from rocketlet.common.properties import header_codecs
 from rocketlet.remoting.codec.frames import PREFIX
 from rocketlet.remoting.transport.connection import Connection
@@ -97,6 +100,10 @@ def _last(count: int) -> int:
     return count - 1
 
 
+def _made(_: UniqueIds) -> str:
+    return "made"
+
+
 @asynccontextmanager
 async def twin(*, is_short: bool, **more: str) -> AsyncGenerator[Twin]:
     """Run a broker with a short way or without one; it knows topic T, and has a message in it."""
@@ -104,7 +111,9 @@ async def twin(*, is_short: bool, **more: str) -> AsyncGenerator[Twin]:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         if not is_short:
             patch.setattr(send_handlers, "header_codecs", None)
+        patch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # pytest would keep it, with brokers in it
         patch.setattr(random, "randrange", _last)  # the queue of who leaves that to the broker
+        patch.setattr(UniqueIds, "next_id", _made)  # of who has sent none
         observed, clock = observe(patch, broker_server), ManualClock()
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         java = {"storePathRootDir": directory, "listenPort": "0", "brokerName": "broker-a", **more}
@@ -132,6 +141,7 @@ def test_both_ways_are_alike(requests: list[tuple[dict[str, str], bytes, bool, b
             assert short.send(*frames) == long.send(*frames)
 
     asyncio.run(send_both())
+    gc.collect()  # each broker that has ended holds megabytes until then
 
 
 async def test_usual_send_goes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
