@@ -160,10 +160,10 @@ class SendValidator:
             return Admission(topic, queue_id)
         return self._place(topic, queue_id, producer, (name,) if name in self._unsaved else ())
 
-    def find_plain(self, name: str, queue_id: int) -> TopicConfig | None:
-        """Return the topic of a message that may simply be stored in its queue, ``None`` for one that needs care."""
+    def is_plain_place(self, name: str, queue_id: int) -> bool:
+        """Tell whether a message may simply be stored in the queue that it names: nothing is to be decided or added."""
         topic = self._topics.get(name)
-        if (
+        return not (
             topic is None
             or name in self._not_sendable
             or not self._settings.config.permission & PERM_WRITE
@@ -171,9 +171,7 @@ class SendValidator:
             or queue_id >= topic.write_queue_nums
             or self._unsaved
             or topic.topic_filter_type == _MULTI_TAG
-        ):
-            return None
-        return topic
+        )
 
     def _validate_with_care(self, message: Destination, version: int, producer: tuple[str, int]) -> Admission | Refusal:
         admission = self.validate_reply(message, producer)
@@ -393,7 +391,7 @@ class SendOperations:
                 return None
             if waits and self._replicas is not None and self._replicas.lacks_slaves:
                 return None
-        if self._validator.find_plain(record.topic, record.queue_id) is None:
+        if not self._validator.is_plain_place(record.topic, record.queue_id):
             return None
         try:
             outcome = self._scheduler.append(record)

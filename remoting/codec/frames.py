@@ -93,8 +93,7 @@ class FrameParser:
         """
         if self.failure is not None:
             raise self.failure
-        commands: list[Command] = []
-        position, end = 0, len(data)
+        commands, position, end = list[Command](), 0, len(data)
         try:
             if self._pending:
                 position = self._complete_pending(data, commands)
