@@ -178,3 +178,18 @@ async def test_obstacles_are_seen_by_both(obstacle: str) -> None:
         answer, log = short.send(frame(USUAL, body, escapes=True, is_oneway=False, opaque=1))
         assert (answer, log) == long.send(frame(USUAL, body, escapes=True, is_oneway=False, opaque=1))
         assert (b'"code":0,' in answer) is (len(log) > before) is (obstacle == "tags")
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "SCHEDULE_TOPIC_XXXX"])
+async def test_topics_that_need_care_get_it(topic: str) -> None:
+    """A message that came back too often is a dead letter, and nobody may send to a topic of the broker's own."""
+    sent = frame(USUAL | {"b": topic, "j": "99", "l": "1"}, b"body", escapes=True, is_oneway=False, opaque=1)
+    async with twin(is_short=True) as short, twin(is_short=False) as long:
+        for one in (short, long):
+            topics = one.broker.parts.state.topics
+            for name in (topic, "%DLQ%g"):
+                topics.ensure(name, 1)
+            topics.unsaved.clear()
+        answer, log = short.send(sent)
+        assert (answer, log) == long.send(sent)
+        assert (b'"code":0,' in answer) is (b"%DLQ%g" in log) is (topic == "%RETRY%g")
