@@ -1,8 +1,10 @@
 """Who waits for the disk under SYNC_FLUSH, and for how long (behaviour.md B.3).
 
 Rules (``GroupCommitService``, ``FlushDiskWatcher``)
-    1. A send is answered when its bytes are on disk. One flush serves all who wait; what comes while it runs is served
-       by the next, which the flusher begins at once.
+    1. A send is answered when its bytes are on disk. One flush serves all who wait. The next one begins when those
+       whom it answered have sent again, or after ``GATHER_S``: a flush for few costs as much as one for all, and a
+       sender who misses it waits for two. Where they do not come, the next ``_REST`` flushes wait for nobody. This is
+       time of the loop: senders to a broker whose clock stands are answered.
     2. When a flush is over: records become readable, the sends are answered, in order, and then the pulls that wait.
     3. Whoever waits longer than syncFlushTimeout is late: its message is stored and becomes readable when the disk is
        done (FLUSH_DISK_TIMEOUT).
@@ -17,7 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ...common.clock import Clock, TimerHandle
 from ...common.errors import StoreNotWritableError
@@ -25,7 +27,9 @@ from ...common.outcome import Outcome
 from ...common.properties import WAIT, parse_properties
 from ...store.message_store import MessageStore
 
+GATHER_S = 0.003
 _log = logging.getLogger(__name__)
+_REST: Final = 100
 _WAITS = f"\x02{WAIT}\x01true\x02"
 
 
@@ -66,6 +70,11 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
         self._requested_end = store.log_max_offset
+        self._is_requested = False  # a flush that is not over
+        self._missing = 0  # of those whom the last flush answered
+        self._gather_until = 0.0
+        self._resting = 0
+        self._gather_timer: asyncio.TimerHandle | None = None
         self._timer: TimerHandle | None = None
         self._is_told = False
         self._is_closed = False
@@ -76,17 +85,13 @@ class GroupCommit:
         return f"<GroupCommit {waiting} waiting, log at {self._store.flushed_offset}>"
 
     def take(self, waiting: list[Outcome[Any]]) -> None:
-        """Have what was committed flushed, and keep who waits for that."""
-        end = self._store.log_max_offset
+        """Have what was committed flushed, at once or soon, and keep who waits for that."""
         if waiting:
             until_ms = self._clock.monotonic_ms() + self._store.config.sync_flush_timeout_ms
-            self._waiting.append(_Group(end, until_ms, waiting))
+            self._waiting.append(_Group(self._store.log_max_offset, until_ms, waiting))
+            self._missing -= len(waiting)
             self._set_timer()
-        if self._requested_end != end:
-            self._requested_end = end
-            self._store.request_flush(self.tell_flushed)
-            if self._watch is not None:
-                self._watch.asked()
+        self._plan_flush()
 
     def tell_flushed(self, _failure: object) -> None:
         """Say that a flush is over; on the flusher's thread."""
@@ -97,6 +102,8 @@ class GroupCommit:
     async def drain(self) -> None:
         """Wait until those who wait now are answered."""
         end = self._store.log_max_offset
+        self._resting = _REST
+        self._plan_flush()
         while self._waiting and self._waiting[0].log_end <= end:
             self._progress.clear()
             await self._progress.wait()
@@ -104,8 +111,37 @@ class GroupCommit:
     def close(self) -> None:
         """Leave the store alone from now on."""
         self._is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._gather_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _plan_flush(self) -> None:
+        """Have what was committed flushed when nobody is missing, or is waited for."""
+        if self._requested_end == self._store.log_max_offset:
+            return
+        if self._resting or (not self._is_requested and not self._is_gathering()):
+            self._request_flush()
+        elif not self._is_requested and self._gather_timer is None:
+            self._gather_timer = self._loop.call_at(self._gather_until, self._stop_gathering)
+
+    def _is_gathering(self) -> bool:
+        return self._missing > 0 and self._loop.time() < self._gather_until
+
+    def _stop_gathering(self) -> None:
+        self._gather_timer = None
+        if self._requested_end != self._store.log_max_offset:
+            self._resting = _REST
+            self._request_flush()
+
+    def _request_flush(self) -> None:
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+            self._gather_timer = None
+        self._resting = max(0, self._resting - 1)
+        self._requested_end, self._is_requested = self._store.log_max_offset, True
+        self._store.request_flush(self.tell_flushed)
+        if self._watch is not None:
+            self._watch.asked()
 
     def _look(self) -> None:
         self._is_told = False  # before the offset is read: when another flush ends after that, it is told once more
@@ -117,14 +153,20 @@ class GroupCommit:
                 for outcome in group.outcomes:
                     outcome.failure = failure
                     self._settle(outcome)
-        flushed, waiting = self._store.flushed_offset, self._waiting
-        while waiting and waiting[0].log_end <= flushed:
-            for outcome in waiting.popleft().outcomes:
+        flushed, answered = self._store.flushed_offset, 0
+        while self._waiting and self._waiting[0].log_end <= flushed:
+            outcomes = self._waiting.popleft().outcomes
+            answered += len(outcomes)
+            for outcome in outcomes:
                 self._settle(outcome)
         self._store.advance()
         self._progress.set()
+        self._is_requested = flushed < self._requested_end and failure is None
+        if answered:
+            self._missing, self._gather_until = answered, self._loop.time() + GATHER_S
+        self._plan_flush()
         if self._watch is not None:
-            self._watch.ended(is_owed=flushed < self._requested_end and failure is None)
+            self._watch.ended(is_owed=self._is_requested)
 
     def _set_timer(self) -> None:
         if self._timer is None and self._waiting:

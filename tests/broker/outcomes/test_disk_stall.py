@@ -23,6 +23,7 @@ from rocketlet.testing.manual_clock import ManualClock
 STALL_MS = 1000
 WAIT_MS = 200
 BUSY = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {}ms, size of queue: {}"
+PLAIN = "UNIQ_KEY\x01K"  # what goes the short way
 NO_WAIT = "WAIT\x01false\x02"
 
 
@@ -82,21 +83,26 @@ async def stall(group: asyncio.TaskGroup, caller: Caller, disk: SlowDisk, clock:
     return sending
 
 
-async def send(group: asyncio.TaskGroup, caller: Caller, *bodies: bytes) -> list[asyncio.Task[Command]]:
+async def send(
+    group: asyncio.TaskGroup, caller: Caller, *bodies: bytes, properties: str = ""
+) -> list[asyncio.Task[Command]]:
     """Send, and return when the broker has served it; the answers are owed."""
-    sending = [group.create_task(caller.send(body=body)) for body in bodies]
+    sending = [group.create_task(caller.send(body=body, properties=properties)) for body in bodies]
     await max_offset(caller)
     return sending
 
 
 @pytest.mark.feature("S22")
-async def test_send_to_a_stalled_disk_is_answered_busy(caller: Caller, disk: SlowDisk, clock: ManualClock) -> None:
+@pytest.mark.parametrize("properties", ["", PLAIN], ids=["any", "plain"])
+async def test_send_to_a_stalled_disk_is_answered_busy(
+    caller: Caller, disk: SlowDisk, clock: ManualClock, properties: str
+) -> None:
     """After waitTimeMillsInSendQueue it is answered 2 in Java's words, each in its turn, and is not stored."""
     async with asyncio.TaskGroup() as group:
         early = await stall(group, caller, disk, clock)
-        (first,) = await send(group, caller, b"first")
+        (first,) = await send(group, caller, b"first", properties=properties)
         clock.advance(WAIT_MS - 50)
-        (second,) = await send(group, caller, b"second")
+        (second,) = await send(group, caller, b"second", properties=properties)
         assert not first.done()
         clock.advance(50)
         answer = await first

@@ -10,6 +10,7 @@ import pytest
 from raw_calls import Caller, open_caller, send_header, until
 from slow_disk import SlowDisk
 
+from rocketlet.broker.outcomes import group_commit
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
@@ -112,6 +113,39 @@ async def test_one_flush_serves_all_who_wait(caller: Caller, disk: SlowDisk) -> 
         disk.go_on()
     assert disk.syncs - before == 2
     assert [answer.result().ext["queueOffset"] for answer in rest] == order == [str(number) for number in range(1, 21)]
+
+
+async def leave_one_behind(group: asyncio.TaskGroup, caller: Caller, disk: SlowDisk) -> asyncio.Task[Command]:
+    """Have a send answered and another one written during its flush; return what will be the other's answer."""
+    (first,) = await begin(group, caller, disk, b"first")
+    behind = group.create_task(caller.send(body=b"behind"))
+    await max_offset(caller)
+    disk.go_on()
+    await first
+    return behind
+
+
+async def test_flush_waits_for_those_who_were_answered(
+    caller: Caller, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came during a flush is flushed when the one whom that answered has sent again, both together."""
+    monkeypatch.setattr(group_commit, "GATHER_S", 60)
+    async with asyncio.TaskGroup() as group:
+        behind = await leave_one_behind(group, caller, disk)
+        before = disk.syncs
+        assert (await max_offset(caller), behind.done(), disk.syncs) == ("1", False, before)
+        assert (await caller.send()).ext["queueOffset"] == "2"
+    assert (behind.result().ext["queueOffset"], disk.syncs) == ("1", before + 1)
+
+
+async def test_flush_waits_for_those_who_stay_away_once(
+    caller: Caller, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sends nothing more holds others up for moments, and the next flushes wait for nobody."""
+    async with asyncio.TaskGroup() as group:
+        assert (await (await leave_one_behind(group, caller, disk))).ext["queueOffset"] == "1"
+        monkeypatch.setattr(group_commit, "GATHER_S", 60)
+        assert (await (await leave_one_behind(group, caller, disk))).ext["queueOffset"] == "3"
 
 
 @pytest.mark.feature("S19")
@@ -307,6 +341,21 @@ async def test_stop_answers_those_who_wait(settings: dict[str, str], clock: Manu
             await stopping
             assert [(await one).code for one in sending] == [ResponseCode.SUCCESS] * 2
         assert not has_abort(settings)
+
+
+async def test_stop_waits_for_nobody_who_was_answered(
+    settings: dict[str, str], clock: ManualClock, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A send whose flush waits for another sender is answered when the broker stops."""
+    monkeypatch.setattr(group_commit, "GATHER_S", 60)
+    async with asyncio.TaskGroup() as group:
+        broker = await Broker(
+            BrokerConfig.from_java({**settings, "flushDiskType": "SYNC_FLUSH"}), clock, disk
+        ).__aenter__()
+        async with open_caller(broker.address) as caller:
+            behind = await leave_one_behind(group, caller, disk)
+            await broker.__aexit__(None, None, None)
+            assert (await behind).code == ResponseCode.SUCCESS
 
 
 def test_unknown_flush_type_is_refused(settings: dict[str, str]) -> None:

@@ -364,7 +364,9 @@ async def test_needed_replicas_are_those_that_are_there(start: Start, clock: Man
         await master.put_topic("T", 1)
         assert (await master.caller.send("T")).code == 0
         await master.caller.ask(Code.UPDATE_BROKER_CONFIG, None, b"minInSyncReplicas=2")
-        assert (await master.caller.send("T")).remark == "in-sync replicas not enough"
+        for properties in ("", "UNIQ_KEY\x01K"):  # the second one goes the short way
+            answer = await master.caller.send("T", properties=properties)
+            assert answer.remark == "in-sync replicas not enough"
         await master.caller.ask(Code.UPDATE_BROKER_CONFIG, None, b"minInSyncReplicas=1\ninSyncReplicas=3")
         async with start(1) as slave:
             await until_level(master, slave, clock)
