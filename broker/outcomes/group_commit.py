@@ -116,12 +116,12 @@ class GroupCommit:
                 timer.cancel()
 
     def _plan_flush(self) -> None:
-        """Have what was committed flushed when nobody is missing, or is waited for."""
-        if self._requested_end == self._store.log_max_offset:
-            return
-        if self._resting or (not self._is_requested and not self._is_gathering()):
+        """Have what was committed flushed, at once or when those are there who are missing."""
+        if self._is_requested or self._requested_end == self._store.log_max_offset:
+            return  # a flush that is not over ends with a look at what is left
+        if self._resting or not self._is_gathering():
             self._request_flush()
-        elif not self._is_requested and self._gather_timer is None:
+        elif self._gather_timer is None:
             self._gather_timer = self._loop.call_at(self._gather_until, self._stop_gathering)
 
     def _is_gathering(self) -> bool:
