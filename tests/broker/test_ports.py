@@ -3,9 +3,9 @@
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
+from interop.servers import free_port
 from raw_calls import open_caller
 from replicas import play_slave
 
@@ -32,19 +32,10 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2])
 
 
-@pytest.fixture
-def free_port() -> int:
-    """Return a port that is free with its neighbours."""
-    for _ in range(100):
-        with ExitStack() as stack:
-            port = stack.enter_context(listen()).getsockname()[1]
-            try:
-                for step in (-2, -1, 1):
-                    stack.enter_context(listen(port + step))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no port has free neighbours")
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
+    """Return a port that is free with two below and one above."""
+    return free_port(4) - 1
 
 
 @pytest.fixture(params=[-2, 1])

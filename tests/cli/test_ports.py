@@ -6,25 +6,16 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from command_line import Refuse, Start
+from interop.servers import free_port
 
 
-@pytest.fixture
-def free_port() -> int:
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
     """Return a port whose neighbours are free as well, and those of the broker before it."""
-    for _ in range(100):
-        with ExitStack() as stack:
-            port = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            try:
-                for step in (-12, -10, -9, -2, -1, 1):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port + step)))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no port has free neighbours")
+    return free_port(14) - 1
 
 
 @pytest.fixture

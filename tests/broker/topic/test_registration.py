@@ -5,10 +5,10 @@ import json
 import logging
 import pathlib
 import re
-import socket
 from contextlib import AsyncExitStack
 
 import pytest
+from interop.servers import free_port
 from raw_calls import Caller, open_caller, until
 from registrations import SilentNameServer, route_at, topics_known, until_known
 
@@ -28,13 +28,6 @@ from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
 CREATE = {**TOPIC, "topicFilterType": "SINGLE_TAG", "order": "false"}
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.feature("N1", "N3")
@@ -72,7 +65,7 @@ async def test_stopped_broker_is_out_of_the_route(
 @pytest.mark.feature("N5")
 async def test_new_name_server_learns_of_the_broker(settings: dict[str, str], clock: ManualClock) -> None:
     """A name server that starts late knows the broker after its next registration, well within 30 s."""
-    port = free_port()
+    port = free_port(1)
     settings["namesrvAddr"] = f"{settings['namesrvAddr']};127.0.0.1:{port}"
     async with Broker(BrokerConfig.from_java(settings), clock), NameServer(NameServerConfig(port=port), clock) as late:
         await until_registered(late, clock)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from interop.servers import free_port
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectFailedError, ConnectionClosedError, RemotingError, RequestTimeoutError
@@ -46,12 +47,10 @@ async def _outcome(request: Awaitable[Command]) -> Command | RemotingError:
         return error
 
 
-@pytest.fixture
-def free_port() -> int:
+@pytest.fixture(name="free_port")
+def _free_port() -> int:
     """Return a port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return free_port(1)
 
 
 async def test_requests_at_once_share_one_connection(clock: Clock):
