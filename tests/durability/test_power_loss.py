@@ -14,6 +14,7 @@ from durability_page import Trial, Trials
 import rocketlet.broker.send.send as send_module
 import rocketlet.store.commitlog.log_end as log_end_module
 import rocketlet.store.recovery.recovery as recovery_module
+from rocketlet.store.files.file_sync import Done
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.segments import SegmentFile
 from rocketlet.store.flush_plan import FlushPlan
@@ -89,14 +90,25 @@ def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(send_module, "_waits_for_store", never)
 
 
-def move_the_end_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    """The log counts as flushed when its flush begins."""
-    flush_log = Flusher._flush_log  # pyright: ignore[reportPrivateUsage] # the very line that must come last
+def end_flushes_when_they_begin(patch: pytest.MonkeyPatch) -> None:
+    """The log counts as flushed before the sync, and who waits for that is told."""
+    flush_log = Flusher._flush_log  # pyright: ignore[reportPrivateUsage] # the very step that must come first
+    request_log = Flusher.request_log
+    told: dict[Done, None] = {}
+
+    def request(flusher: Flusher, work: LogWork, done: Done | None = None) -> None:
+        if done is not None:
+            told[done] = None
+        request_log(flusher, work, done)
 
     def flush_early(flusher: Flusher, work: LogWork) -> None:
         flusher.flushed = work.reaches
+        for done in tuple(told):
+            done(None)
+        told.clear()
         flush_log(flusher, work)
 
+    patch.setattr(Flusher, "request_log", request)
     patch.setattr(Flusher, "_flush_log", flush_early)
 
 
@@ -136,7 +148,7 @@ def let_the_checkpoint_run_ahead(patch: pytest.MonkeyPatch) -> None:
     ("fault", "policy", "kinds"),
     [
         (answer_before_the_flush, "SYNC_FLUSH", ("certain",)),
-        (move_the_end_before_the_sync, "SYNC_FLUSH", ("certain",)),
+        (end_flushes_when_they_begin, "SYNC_FLUSH", ("certain",)),
         (take_a_wrong_checksum, "ASYNC_FLUSH", ("hole",)),
         (leave_a_torn_tail, "ASYNC_FLUSH", ("hole",)),
         (let_the_checkpoint_run_ahead, "SYNC_FLUSH", ("certain",)),
