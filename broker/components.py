@@ -39,7 +39,7 @@ from .jobs import FlushJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, Scheduler, by_topic
 from .parts import AdminParts, StoredState
 from .pop_answers import REVIVE_GROUP, PopAnswers
-from .pull.fetch import FetchOperation, FetchValidator
+from .pull.fetch import FetchOperation, FetchValidator, Reads
 from .pull.handlers import PullHandlers
 from .replication.log_replication import LogReplication
 from .send.handlers import ReplyPusher, SendHandlers
@@ -296,7 +296,7 @@ class Components:
         settings, state = self.settings, self._state
         validator = FetchValidator(settings, state.topics, state.groups, self._members, self._filters)
         fetches = FetchOperation(
-            state.store.read,
+            Reads(state.store.read, state.store.read_newest),
             validator,
             state.offsets,
             self.long_polling,

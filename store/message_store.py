@@ -80,7 +80,8 @@ class MessageStore:
 
         # Reading is the reader's alone; its methods are bound here, so that a read passes no call more.
         self._reader = reader = QueueReader(parts.log, parts.queues, config)
-        self.read, self.entries, self.queues = reader.read, reader.entries, reader.queues
+        self.read, self.read_newest = reader.read, reader.read_newest
+        self.entries, self.queues = reader.entries, reader.queues
         self.batch_topics, self.offset_by_time = reader.batch_topics, reader.offset_by_time
         self.min_offset, self.max_offset, self.spans = reader.min_offset, reader.max_offset, reader.spans
         self.queue_counts_since = reader.queue_counts_since

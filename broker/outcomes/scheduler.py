@@ -296,12 +296,13 @@ class HeldFetch(msgspec.Struct, eq=False):
     """One fetch that waits.
 
     ``wanted`` maps its queues to the offsets that it waits for, ``accepts`` tells whether a message that arrives may be
-    wanted (None takes all), ``again`` runs it once more and returns its answer.
+    wanted (None takes all), ``again`` runs it once more, for the message that has woken it if one has, and returns its
+    answer.
     """
 
     wanted: Mapping[tuple[str, int], int]
     accepts: Accepts | None
-    again: Callable[[], Any]
+    again: Callable[[Appended | None], Any]
     peer: Address
     outcome: Outcome[Any] = field(default_factory=Outcome[Any])
     until_ms: int = 0
@@ -355,7 +356,7 @@ class LongPolling:
             if record.queue_offset < fetch.wanted[key]:
                 continue
             if fetch.accepts is None or _may_want(fetch, fetch.accepts, record):
-                self._wake(fetch)
+                self._wake(fetch, record)
             else:
                 self._recheck_soon(fetch)
 
@@ -381,10 +382,10 @@ class LongPolling:
             fetch.until_ms = at_ms
             fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)
 
-    def _wake(self, fetch: HeldFetch) -> None:
+    def _wake(self, fetch: HeldFetch, arrived: Appended | None = None) -> None:
         if self._take(fetch):
             try:
-                answer = fetch.again()
+                answer = fetch.again(arrived)
             except Exception as error:  # the fault boundary of a held request
                 fetch.outcome.fail(error)
             else:

@@ -13,7 +13,7 @@ Rules
 from collections.abc import Callable
 from functools import partial
 from sys import getsizeof
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import msgspec
 
@@ -22,6 +22,7 @@ from ...common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEN
 from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
+from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable, OffsetTable
@@ -38,8 +39,16 @@ _SHORTEST_WAIT_MS = 1
 _NOTHING_NEW = (ReadStatus.OFFSET_FOUND_NULL, ReadStatus.OFFSET_OVERFLOW_ONE)
 _OUTSIDE = (ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
+
 Read = Callable[[str, int, int, ReadLimits, AcceptsCode | None, AcceptsRecord | None], ReadResult]
-"""``MessageStore.read``."""
+ReadNewest = Callable[[Appended, AcceptsCode | None], ReadResult | None]
+
+
+class Reads(NamedTuple):
+    """``MessageStore.read`` and ``read_newest``."""
+
+    at: Read
+    newest: ReadNewest
 
 
 class FetchRequest(Filtered, Protocol):
@@ -159,14 +168,14 @@ class FetchOperation:
 
     def __init__(
         self,
-        read: Read,
+        reads: Reads,
         validator: FetchValidator,
         offsets: OffsetTable,
         long_polling: LongPolling,
         counts: ReadCounts,
         settings: LiveSettings,
     ) -> None:
-        self._read_store = read
+        self._read_store, self._read_newest = reads
         self._validator = validator
         self._offsets = offsets
         self._long_polling = long_polling
@@ -192,11 +201,11 @@ class FetchOperation:
         outcome.extra_bytes = wanted.kept_bytes + sum(map(getsizeof, texts))
         return outcome
 
-    def _run_again(self, fetch: FetchRequest, consumer: tuple[str, int]) -> Fetched | Refusal:
+    def _run_again(self, fetch: FetchRequest, consumer: tuple[str, int], arrived: Appended | None) -> Fetched | Refusal:
         wanted = self._validator.validate(fetch, consumer)
-        return wanted if type(wanted) is Refusal else self._read(fetch, wanted)
+        return wanted if type(wanted) is Refusal else self._read(fetch, wanted, arrived)
 
-    def _read(self, fetch: FetchRequest, wanted: PullFilter) -> Fetched:
+    def _read(self, fetch: FetchRequest, wanted: PullFilter, arrived: Appended | None = None) -> Fetched:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
         limits = ReadLimits(max(fetch.max_messages, 1), most_bytes)
         if self._offsets.resets:
@@ -206,7 +215,11 @@ class FetchOperation:
         accepts, accepts_record = wanted[:2]
         counts = self._counts
         began_at_ms = counts.monotonic_ms()
-        result = self._read_store(fetch.topic, fetch.queue_id, fetch.queue_offset, limits, accepts, accepts_record)
+        result = None
+        if arrived is not None and arrived.queue_offset == fetch.queue_offset and accepts_record is None:
+            result = self._read_newest(arrived, accepts)
+        if result is None:
+            result = self._read_store(fetch.topic, fetch.queue_id, fetch.queue_offset, limits, accepts, accepts_record)
         status = result.status
         took_ms = counts.monotonic_ms() - began_at_ms
         if took_ms > counts.longest_ms:

@@ -29,6 +29,7 @@ from ...common.record import MAGIC_V1, MAGIC_V2
 from ..commitlog.cold_records import RECORD_START
 from ..commitlog.commit_log import CommitLog
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
+from .appended import Appended
 from .batch_queue import NO_MIN_OFFSET, BatchQueue, Unit
 from .consume_queue import ENTRY, PRE_BLANK_SIZE, Entry
 from .entry_filters import INT_CODES, SMALL_BYTES, RecordFilter, TagCodeFilter, are_small
@@ -158,6 +159,22 @@ class QueueReader:
         is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes
         found = self._slices(taken.runs, taken.size), taken.message_count, taken.size
         return ReadResult(taken.status, queue_offset + taken.seen, low, high, *found, is_far_behind)
+
+    def read_newest(self, record: Appended, accepts: AcceptsCode | None = None) -> ReadResult | None:
+        """Return what ``read`` finds at a record that is new in its queue, without a look into the queue's files.
+
+        ``None`` when it is not the last, is not wanted, or stands among batches: ``read`` is to be asked then.
+        """
+        queue = record.queue
+        if queue is None or queue.is_batch or record.queue_offset + 1 != queue.max_offset:
+            return None
+        if accepts is not None and not accepts(to_int(record.tags_code)):
+            return None
+        data = self._log.slice(record.log_offset, record.size)
+        if data is None:
+            return None
+        low, high, is_far_behind = queue.min_offset, queue.max_offset, not self.is_near(record.log_offset)
+        return ReadResult(ReadStatus.FOUND, high, low, high, [data], 1, record.size, is_far_behind)
 
     def _read_batches(
         self,

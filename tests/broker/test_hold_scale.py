@@ -43,7 +43,7 @@ class Park:
             self.asked.append((queue_id, group))
             return record.tags_code == group
 
-        waiter = HeldFetch({("T", queue_id): 0}, accepts, lambda: self.woken.append((queue_id, group)), PEER)
+        waiter = HeldFetch({("T", queue_id): 0}, accepts, lambda _: self.woken.append((queue_id, group)), PEER)
         self.waiters.hold(waiter, LIMIT_MS)
 
 
@@ -70,8 +70,8 @@ def test_idle_waiters_cost_nothing() -> None:
     """Until their limit no call is made for 10,000 waiters; an arrival elsewhere makes none for them either."""
     large, none = Park(QUEUES), Park(0)
     calls = count_calls(lambda: large.clock.advance(LIMIT_MS - 1))
-    HeldFetch({("T", 0): 0}, None, lambda: None, PEER)
-    none.waiters.hold(HeldFetch({("T", 0): 0}, None, lambda: None, PEER), LIMIT_MS)
+    HeldFetch({("T", 0): 0}, None, lambda _: None, PEER)
+    none.waiters.hold(HeldFetch({("T", 0): 0}, None, lambda _: None, PEER), LIMIT_MS)
     assert calls == count_calls(lambda: none.clock.advance(LIMIT_MS - 1))
     elsewhere = arrival(QUEUES, 0)
     calls = count_calls(lambda: large.waiters.arrived(elsewhere))
@@ -87,7 +87,7 @@ def test_waiters_that_leave_take_their_timers_along() -> None:
     """When their connections close, 10,000 waiters leave neither an entry nor a timer."""
     clock = ManualClock()
     waiters = LongPolling(clock)
-    parked = [HeldFetch({("T", number % QUEUES): 0}, None, lambda: None, PEER) for number in range(QUEUES * GROUPS)]
+    parked = [HeldFetch({("T", number % QUEUES): 0}, None, lambda _: None, PEER) for number in range(QUEUES * GROUPS)]
     for waiter in parked:
         waiters.hold(waiter, LIMIT_MS)
     for waiter in parked:

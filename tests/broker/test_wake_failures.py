@@ -1,4 +1,7 @@
-"""A read that fails for a consumer, while a producer's message wakes it: the producer and the store never notice."""
+"""A read that fails for a consumer, while a producer's messages wake it: the producer and the store never notice.
+
+There are two messages: a single one is answered without a read.
+"""
 
 import asyncio
 import logging
@@ -6,13 +9,13 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from faulty_reads import FAULTS, FaultyReads
-from raw_calls import Caller, open_caller, until
+from raw_calls import Caller, open_caller, send_header, until
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.common.record import iter_records
+from rocketlet.common.record import BatchPart, encode_batch, iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
@@ -47,6 +50,13 @@ async def park(group: asyncio.TaskGroup, caller: Caller, subscription: str = "*"
     return pull
 
 
+async def send_two(producer: Caller) -> None:
+    """Send a batch of two messages to the queue 0."""
+    body = encode_batch([BatchPart(0, text, b"") for text in (b"one", b"two")])
+    sent = await producer.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("T", batch=True), body)
+    assert sent.code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_failed_read_of_a_woken_pull_is_its_own_failure(
     fault: str, caller: Caller, broker: Broker, disk: FaultyReads, caplog: pytest.LogCaptureFixture
@@ -56,28 +66,44 @@ async def test_failed_read_of_a_woken_pull_is_its_own_failure(
         pull = await park(group, caller)
         disk.fault = fault
         with caplog.at_level(logging.ERROR):
-            assert (await producer.send(body=b"one")).code == ResponseCode.SUCCESS
+            await send_two(producer)
             assert (await pull).code == ResponseCode.SYSTEM_ERROR
         assert disk.failed_reads == 1
         told = "PULL_MESSAGE (11) from 127.0.0.1:"
         assert any(told in line and "topic T, queueId 0 failed" in line for line in caplog.messages)
-        assert (await producer.send(body=b"two")).code == ResponseCode.SUCCESS
+        assert (await producer.send(body=b"three")).code == ResponseCode.SUCCESS
         disk.fault = ""
         again = await caller.pull(queue_offset=0)
-        assert [bytes(record.body) for record in iter_records(again.body)] == [b"one", b"two"]
+        assert [bytes(record.body) for record in iter_records(again.body)] == [b"one", b"two", b"three"]
         assert broker.store.refusal is None
 
 
 async def test_failed_read_of_one_pull_leaves_the_others_alone(
     caller: Caller, broker: Broker, disk: FaultyReads
 ) -> None:
-    """Of two pulls that one message wakes, one fails: the other gets the message."""
+    """Of two pulls that the same messages wake, one fails: the other gets them."""
     async with open_caller(broker.address) as other, open_caller(broker.address) as producer:
         async with asyncio.TaskGroup() as group:
             first, second = await park(group, caller), await park(group, other)
             disk.fault, disk.most_faults = "RuntimeError", 1
-            assert (await producer.send(body=b"one")).code == ResponseCode.SUCCESS
+            await send_two(producer)
         assert (first.result().code, second.result().code) == (ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS)
+
+
+@pytest.mark.parametrize("subscription", ["*", "wanted"])
+async def test_single_message_wakes_without_a_read(
+    subscription: str, caller: Caller, broker: Broker, disk: FaultyReads
+) -> None:
+    """A pull that waits for the very message that arrives is answered, and a fresh one later just so."""
+    async with open_caller(broker.address) as producer, asyncio.TaskGroup() as group:
+        pull = await park(group, caller, subscription)
+        disk.fault = "EIO"
+        await producer.send(properties="TAGS\x01wanted\x02")
+        woken = await pull
+    disk.fault = ""
+    fresh = await caller.pull(subscription=subscription)
+    assert (woken.code, woken.ext, woken.body) == (fresh.code, fresh.ext, fresh.body)
+    assert (woken.code, disk.failed_reads) == (ResponseCode.SUCCESS, 0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -28,6 +28,7 @@ class Hold:
         self, waiters: LongPolling, *, wanted: int = 5, code: int | None = None, key: tuple[str, int] = KEY
     ) -> None:
         self.woken = 0
+        self.arrived: Appended | None = None
         self.code = code
         self.asked = 0
         self.waiter = HeldFetch({key: wanted}, None if code is None else self.accepts, self.wake, PEER)
@@ -38,9 +39,10 @@ class Hold:
         self.asked += 1
         return record.tags_code == self.code
 
-    def wake(self) -> None:
-        """Count."""
+    def wake(self, arrived: Appended | None) -> None:
+        """Count, and keep what has woken it."""
         self.woken += 1
+        self.arrived = arrived
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_waiter_whose_filter_fails_is_woken(waiters: LongPolling, caplog: pytest
     def fail(_record: Appended) -> bool:
         raise ValueError("no filter")
 
-    waiter = HeldFetch({KEY: 0}, fail, lambda: woken.append(True), ("10.0.0.9", 4711))
+    waiter = HeldFetch({KEY: 0}, fail, lambda _: woken.append(True), ("10.0.0.9", 4711))
     waiters.hold(waiter, LIMIT_MS)
     waiters.arrived(arrival(6, 0))
     assert woken == [True]
@@ -161,7 +163,7 @@ def test_stop_wakes_everybody(waiters: LongPolling, clock: ManualClock) -> None:
 def test_fetch_of_several_queues_is_woken_by_any_once(waiters: LongPolling, clock: ManualClock) -> None:
     """A fetch may stand under several queues; whichever has something ends the waiting at all of them."""
     woken: list[bool] = []
-    outcome = waiters.hold(HeldFetch({KEY: 5, ("T", 1): 9}, None, lambda: woken.append(True), PEER), LIMIT_MS)
+    outcome = waiters.hold(HeldFetch({KEY: 5, ("T", 1): 9}, None, lambda _: woken.append(True), PEER), LIMIT_MS)
     waiters.arrived(arrival(5, 0))
     assert not outcome.is_settled
     waiters.arrived(arrival(6, 0))
@@ -172,7 +174,7 @@ def test_fetch_of_several_queues_is_woken_by_any_once(waiters: LongPolling, cloc
 def test_fetch_that_fails_when_it_is_run_again_fails_alone(waiters: LongPolling) -> None:
     """What running it again raises is its own outcome; the others are woken all the same."""
 
-    def fail() -> None:
+    def fail(_: object) -> None:
         raise OSError("no such file")
 
     failing, other = waiters.hold(HeldFetch({KEY: 0}, None, fail, PEER), LIMIT_MS), Hold(waiters)

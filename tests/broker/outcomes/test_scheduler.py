@@ -103,7 +103,7 @@ async def test_who_waits_for_a_message_has_it_before_slaves(
     copier, acks = Copier(store), ReplicaAcks(settings, clock, scheduler.settle)
     scheduler.replicate([copier], acks)
     if waits_at:
-        polling.hold(HeldFetch({waits_at: 0}, None, lambda: None, ("127.0.0.1", 50_000)), 1_000)
+        polling.hold(HeldFetch({waits_at: 0}, None, lambda _: None, ("127.0.0.1", 50_000)), 1_000)
     outcome = scheduler.append(new_record())
     scheduler.end_turn()
     await asyncio.sleep(0)

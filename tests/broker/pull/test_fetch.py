@@ -11,7 +11,7 @@ from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTa
 from rocketlet.broker.group.groups import GroupTable, OffsetTable
 from rocketlet.broker.group.members import Members
 from rocketlet.broker.outcomes.scheduler import LongPolling
-from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, Read, ReadCounts
+from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, Read, ReadCounts, Reads
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
@@ -433,6 +433,10 @@ async def test_near_consumer_stays(settings: dict[str, str], clock: ManualClock)
         assert (await caller.pull()).ext["suggestWhichBrokerId"] == "0"
 
 
+def _read_nothing(*_: object) -> None:
+    """Leave a message that arrives to the other read."""
+
+
 def operation(read: Read, counts: ReadCounts, clock: ManualClock, root: pathlib.Path) -> FetchOperation:
     """Return what hands out messages of the topic T, which are read so."""
     settings = LiveSettings(BrokerConfig.from_java({"storePathRootDir": str(root)}), "127.0.0.1")
@@ -440,9 +444,8 @@ def operation(read: Read, counts: ReadCounts, clock: ManualClock, root: pathlib.
     filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
     validator = FetchValidator(settings, topics, groups, members, filters)
     topics.put(make_topic("T", 4))
-    return FetchOperation(
-        read, validator, OffsetTable(clock.now_ms, version_step=500), LongPolling(clock), counts, settings
-    )
+    reads, offsets = Reads(read, _read_nothing), OffsetTable(clock.now_ms, version_step=500)
+    return FetchOperation(reads, validator, offsets, LongPolling(clock), counts, settings)
 
 
 async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, clock: ManualClock) -> None:
