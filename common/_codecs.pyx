@@ -294,21 +294,28 @@ def parse_handle(str text):
 
 
 def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
-    """Return bounds, count and size of records, and entries seen (``TagCodeFilter.find_runs``)."""
+    """Return bounds, count and size of records, and entries seen (``TagCodeFilter.find_runs``).
+
+    Without ``codes`` all are wanted.
+    """
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(entries)
-    cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, code_count = len(codes), each
-    cdef const int *wanted = codes.data.as_ints
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, code_count = 0, each
+    cdef const int *wanted = NULL
     cdef int64_t log_offset, run_end = 0, total = 0
     cdef int32_t size, code
     cdef list bounds = []
+    cdef bint wants_all = codes is None
+    if not wants_all:
+        code_count, wanted = len(codes), codes.data.as_ints
     for place in range(end):
         code = <int32_t>read_int(data + 16)
         for each in range(code_count):
             if wanted[each] == code:
                 break
         else:
-            data += 20
-            continue
+            if not wants_all:
+                data += 20
+                continue
         log_offset = <int64_t>((<uint64_t>read_int(data) << 32) | read_int(data + 4))
         size = <int32_t>read_int(data + 8)
         if log_offset < run_end or log_offset > _MOST_LOG_OFFSET:

@@ -212,7 +212,7 @@ def test_offset_ids_are_alike(host_text: str, log_offsets: list[int]) -> None:
 def test_tagged_entries_are_found_alike(
     steps: list[tuple[int, int, int]], codes: set[int], most: int, first: int
 ) -> None:
-    """With gaps between records, with none, in no order, and at places that no log has."""
+    """With gaps between records, with none, in no order, and at places that no log has; those of all codes too."""
     log_offset, entries = first, b""
     for gap, size, code in steps:
         log_offset = min(log_offset + gap, (1 << 63) - 1)
@@ -220,6 +220,8 @@ def test_tagged_entries_are_found_alike(
         log_offset += size - (gap == 3 and 2)
     wanted = TagCodeFilter(codes)
     assert wanted.find_runs(entries, most) == in_python(wanted.find_runs, entries, most)
+    everything = in_python(TagCodeFilter({code for _, _, code in steps}).find_runs, entries, most)
+    assert codecs.find_tagged(entries, None, most) == everything
 
 
 @given(
