@@ -160,8 +160,8 @@ class Components:
         store = state.store
         self.registration = Registration(self.settings, state.topics, state.saving.run_once, tasks, clock)
         self.long_polling = LongPolling(clock)
-        stalls, is_awaited = self.settings if config.fails_fast else None, self.long_polling.is_awaited
-        self.scheduler = Scheduler(store, clock, self.registration.make_known, stalls, is_awaited)
+        stalls = self.settings if config.fails_fast else None
+        self.scheduler = Scheduler(store, clock, self.registration.make_known, stalls)
         self.replication = LogReplication(self.scheduler, self.settings, clock, self._own_address)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
@@ -187,7 +187,7 @@ class Components:
         self.pop = PopAnswers(self._pop_needs, self._revive_topic, clock.now_ms)
         self.handlers = self._build_handlers()
         self.admin = AdminAnswers(self._build_admin_handlers)
-        self.notices = self._build_notices()
+        self.notices = self.scheduler.readers = self._build_notices()
         self.jobs = self._build_jobs(files)
         self.settings.subscribe(self._follow)
 
@@ -469,7 +469,7 @@ class Components:
             takers[SCHEDULE_TOPIC] = self.delay_delivery.take
             if self.timer_delivery is not None:
                 takers[TIMER_TOPIC] = self.timer_delivery.arrived
-        return ArrivalNotices(self._traffic.puts, self.long_polling.arrived, self.pop.arrived, by_topic(takers))
+        return ArrivalNotices(self._traffic.puts, self.long_polling, self.pop.arrived, by_topic(takers))
 
     def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:
         """Return the jobs that are begun one pause after the start."""

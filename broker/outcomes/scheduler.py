@@ -5,7 +5,7 @@ appended for a request has an outcome, which ``append`` returns: nobody can answ
 queues    their entries are written behind the answers (``make_readable``), before anything else is read
 flush     under SYNC_FLUSH those who want to wait are settled when the log is on disk (``group_commit``)
 replicas  under SYNC_MASTER the same are settled when slaves have it as well (``replica_acks``). Slaves are told of a
-commit at once; behind a fetch that stands at a queue of its messages, but in the same turn of the loop
+commit at once; behind a fetch that stands at a queue of its messages, which is answered first then
 topic     topics that were made for a request are saved and made known before it is answered, whatever it came to
 disk      while no flush ends, requests that would wait for one are not begun (``disk_stall``)
 arrival   fetches wait for a message, at most for a time (``LongPolling``); told by ``ArrivalNotices``
@@ -75,6 +75,18 @@ class CommitParticipant(Protocol):
         ...
 
 
+class Readers(Protocol):
+    """Those who wait for messages (``ArrivalNotices``)."""
+
+    def are_waiting(self, records: Sequence[Placed]) -> bool:
+        """Tell whether a fetch stands at the queue of any of these."""
+        ...
+
+    def hand_out_behind(self, step: Callable[[], object]) -> None:
+        """Take a step that makes records readable, and hand them out at once."""
+        ...
+
+
 class Follower(Protocol):
     """Somebody who copies the log."""
 
@@ -92,7 +104,6 @@ class Scheduler:
         clock: Clock,
         make_known: MakeKnown,
         stall_settings: LiveSettings | None = None,
-        is_awaited: Callable[[Sequence[Placed]], bool] | None = None,
     ) -> None:
         self.store = store
         self._make_known = make_known
@@ -101,9 +112,10 @@ class Scheduler:
         self._group: GroupCommit | None = None
         self._replicas: ReplicaAcks | None = None
         self._followers: Sequence[Follower] = ()
-        self._is_awaited = is_awaited
         self._stall: DiskStall | None = None
         self._has_left = False  # queue entries of a commit
+        self.readers: Readers | None = None
+        """Who is served before slaves, where senders wait for these."""
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
@@ -208,7 +220,7 @@ class Scheduler:
             StoreError: It could not be written; all who depended on it have been told.
         """
         turn, self._turn = self._turn, []
-        readers_first = leaves_queues and self._replicas is not None and self._have_readers()
+        readers = self._waiting_readers() if leaves_queues and self._replicas is not None else None
         participant, self._participant = self._participant, None
         try:
             if participant is not None:
@@ -225,9 +237,9 @@ class Scheduler:
         self._has_left |= leaves_queues and self._group is None  # a commit of nothing takes nothing from it
         if self._group is not None or self._replicas is not None:
             turn = self._keep_waiting(turn)
-        if readers_first:
-            asyncio.get_running_loop().call_soon(self.tell_followers)
-        elif self._followers:
+        if readers is not None:
+            readers.hand_out_behind(self.make_readable)
+        if self._followers:
             self.tell_followers()
         for outcome in turn:
             if outcome.new_topics or outcome.on_settled is not None:
@@ -235,9 +247,10 @@ class Scheduler:
             else:
                 outcome.is_settled = True  # what ``settle`` does when nobody waits yet
 
-    def _have_readers(self) -> bool:
-        """Tell whether ``make_readable`` will wake fetches that wait for what is planned."""
-        return self._group is None and self._is_awaited is not None and self._is_awaited(self.store.planned)
+    def _waiting_readers(self) -> Readers | None:
+        """Return whom ``make_readable`` will wake, fetches that wait for what is planned; ``None`` if nobody waits."""
+        readers = self.readers
+        return readers if self._group is None and readers and readers.are_waiting(self.store.planned) else None
 
     def _keep_waiting(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
         """Keep who waits for the disk or for slaves; return the others."""
@@ -463,9 +476,10 @@ class PutCounts:
 class ArrivalNotices:
     """Hands out what the store says has become readable; lives on the event loop."""
 
-    def __init__(self, counts: PutCounts, *told: Arrivals) -> None:
+    def __init__(self, counts: PutCounts, long_polling: LongPolling, *told: Arrivals) -> None:
         self._counts = counts
-        self._told = told
+        self._told = long_polling.arrived, *told
+        self.are_waiting = long_polling.is_awaited
         self._loop = asyncio.get_running_loop()
         self._collected: list[Sequence[Placed]] = []
         self._is_expected = False  # by who hands it out

@@ -7,7 +7,7 @@ import pytest
 from stores import StoreDirectory, new_record
 
 from rocketlet.broker.outcomes.replica_acks import ReplicaAcks
-from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling, Scheduler
+from rocketlet.broker.outcomes.scheduler import ArrivalNotices, HeldFetch, LongPolling, PutCounts, Scheduler
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.store.message_store import MessageStore
@@ -95,10 +95,12 @@ class Copier:
 async def test_who_waits_for_a_message_has_it_before_slaves(
     tmp_path: pathlib.Path, waits_at: tuple[str, int] | tuple[()], readable: int
 ) -> None:
-    """Where senders wait for slaves, these are told in the same turn, but behind a fetch that stands at the queue."""
+    """Where senders wait for slaves, these are told at once, but behind a fetch that stands at the queue."""
     directory, clock = StoreDirectory(tmp_path / "store"), ManualClock()
     store, polling = await asyncio.to_thread(directory.open), LongPolling(clock)
-    scheduler = Scheduler(store, clock, lambda _names, done: done(), is_awaited=polling.is_awaited)
+    scheduler = Scheduler(store, clock, lambda _names, done: done())
+    notices = scheduler.readers = ArrivalNotices(PutCounts(clock.now_ms), polling)
+    store.subscribe(notices.collect)
     settings = LiveSettings(BrokerConfig.from_java({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}), "127.0.0.1")
     copier, acks = Copier(store), ReplicaAcks(settings, clock, scheduler.settle)
     scheduler.replicate([copier], acks)
@@ -106,8 +108,7 @@ async def test_who_waits_for_a_message_has_it_before_slaves(
         polling.hold(HeldFetch({waits_at: 0}, None, lambda _: None, ("127.0.0.1", 50_000)), 1_000)
     outcome = scheduler.append(new_record())
     scheduler.end_turn()
-    await asyncio.sleep(0)
-    assert (copier.readable, outcome.is_settled) == ([readable], False)
+    assert (copier.readable, outcome.is_settled, len(polling)) == ([readable], False, waits_at == ("T", 1))
     acks.acknowledged([store.log_max_offset])
     assert outcome.is_settled
     await asyncio.to_thread(directory.close_all)
