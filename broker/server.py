@@ -276,7 +276,8 @@ class Broker:
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
-        stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
+        notices = parts.notices  # what the store's end writes nobody waits for
+        stack.callback(self.store.subscribe(notices.collect, notices.coming))
         ports = await self._bind(stack, parts)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)

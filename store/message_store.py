@@ -165,9 +165,12 @@ class MessageStore:
         """Change the host that records name from now on: a broker on a free port learns its port after the start."""
         self._encoder.store_host = store_host
 
-    def subscribe(self, arrivals: Arrivals) -> Callable[[], None]:
-        """Tell of records that become readable from now on, once for each commit; return the call that ends it."""
-        return self._dispatcher.subscribe(arrivals)
+    def subscribe(self, arrivals: Arrivals, coming: Arrivals | None = None) -> Callable[[], None]:
+        """Tell of records that become readable from now on, once for each commit; return the call that ends it.
+
+        ``coming`` is told before, when they are in the log and their queue entries are about to be written.
+        """
+        return self._dispatcher.subscribe(arrivals, coming)
 
     def take_copies_only(self) -> None:
         """Take no records of this broker any more: they would stand where those of its master go."""

@@ -23,7 +23,9 @@ Fetches that wait (``PullRequestHoldService``; spec behaviour.md B.4.7):
    once or dropped once, never both.
 7. A commit only counts and collects what has arrived. It is handed out behind the answers to the producers: by whoever
    has served a read, else by the loop. Who is woken is answered at once, not with others of the turn.
-8. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
+8. A fetch that wants just the last message of its queue, and can tell by its tags, is answered before the entry of that
+is written. Should that fail, the store takes nothing more, and a consumer that asks on is told where the queue ends.
+9. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
    producer nor the store notices.
 """
 
@@ -317,6 +319,8 @@ class HeldFetch(msgspec.Struct, eq=False):
     accepts: Accepts | None
     again: Callable[[Appended | None], Any]
     peer: Address
+    takes_newest: bool = False
+    """Whether ``again`` can answer with the last message of a queue whose entry is not there yet."""
     outcome: Outcome[Any] = field(default_factory=Outcome[Any])
     until_ms: int = 0
     timer: TimerHandle | None = None
@@ -363,6 +367,19 @@ class LongPolling:
             if placed.queue is not None and key in queues:
                 for record in placed.records():
                     self._offer(key, record)
+
+    def coming(self, records: Sequence[Placed]) -> None:
+        """Wake who waits for the last message of a queue and does not need its entry, which is about to be written."""
+        queues = self._queues
+        if not queues:
+            return
+        for placed in records:
+            key = placed.topic, placed.queue_id
+            if key in queues and type(placed) is Appended and placed.is_newest:
+                for fetch in list(queues[key]):
+                    is_next = fetch.takes_newest and fetch.wanted[key] == placed.queue_offset
+                    if is_next and (fetch.accepts is None or _may_want(fetch, fetch.accepts, placed)):
+                        self._wake(fetch, placed)
 
     def _offer(self, key: tuple[str, int], record: Appended) -> None:
         for fetch in list(self._queues.get(key, ())):
@@ -478,6 +495,7 @@ class ArrivalNotices:
 
     def __init__(self, counts: PutCounts, long_polling: LongPolling, *told: Arrivals) -> None:
         self._counts = counts
+        self._coming = long_polling.coming
         self._told = long_polling.arrived, *told
         self.are_waiting = long_polling.is_awaited
         self._loop = asyncio.get_running_loop()
@@ -494,6 +512,10 @@ class ArrivalNotices:
         self._counts.add(records)
         self._collected.append(records)
 
+    def coming(self, records: Sequence[Placed]) -> None:
+        """Tell who need not wait until records are readable."""
+        self._tell(self._coming, records)
+
     def hand_out_behind(self, step: Callable[[], object]) -> None:
         """Take a step that makes records readable, and hand them out at once."""
         self._is_expected = True
@@ -508,15 +530,18 @@ class ArrivalNotices:
         collected, self._collected = self._collected, []
         for records in collected:
             for tell in self._told:
-                try:
-                    tell(records)
-                except Exception:  # the fault boundary of a notice
-                    _log.exception(
-                        "notifying long polls and deliveries of %d messages from log offset %d on failed; "
-                        "the messages are stored, long polls find them when they time out",
-                        sum(len(placed.records()) for placed in records),
-                        records[0].log_offset,
-                    )
+                self._tell(tell, records)
+
+    def _tell(self, tell: Arrivals, records: Sequence[Placed]) -> None:
+        try:
+            tell(records)
+        except Exception:  # the fault boundary of a notice
+            _log.exception(
+                "notifying long polls and deliveries of %d messages from log offset %d on failed; "
+                "the messages are stored, long polls find them when they time out",
+                sum(len(placed.records()) for placed in records),
+                records[0].log_offset,
+            )
 
 
 def by_topic(takers: Mapping[str, Callable[[Appended], object]]) -> Arrivals:

@@ -193,7 +193,8 @@ class FetchOperation:
         if not fetched.has_nothing_new or not fetch.sys_flag & PULL_SUSPEND:
             return Outcome(fetched, is_settled=True)
         queues = {(fetch.topic, fetch.queue_id): fetch.queue_offset}
-        held = HeldFetch(queues, wanted.accepts_arrival, partial(self._run_again, fetch, consumer), consumer)
+        again, takes_newest = partial(self._run_again, fetch, consumer), wanted.accepts_record is None
+        held = HeldFetch(queues, wanted.accepts_arrival, again, consumer, takes_newest)
         config = self._settings.config
         delay_ms = fetch.suspend_ms if config.is_long_polling_enabled else config.short_polling_ms
         outcome = self._long_polling.hold(held, max(delay_ms, _SHORTEST_WAIT_MS))

@@ -40,6 +40,12 @@ class Appended(msgspec.Struct, gc=False):
             self.parsed = parsed = parse_properties(self.property_text)
         return parsed
 
+    @property
+    def is_newest(self) -> bool:
+        """Whether it is the last record of its queue, and that holds no batches; its entry need not be there yet."""
+        queue = self.queue
+        return queue is not None and self.queue_offset + 1 == queue.next_offset and not queue.is_batch
+
     def records(self) -> Sequence["Appended"]:
         """Return the record."""
         return (self,)

@@ -165,17 +165,18 @@ class QueueReader:
     def read_newest(self, record: Appended, accepts: AcceptsCode | None = None) -> ReadResult | None:
         """Return what ``read`` finds at a record that is new in its queue, without a look into the queue's files.
 
-        ``None`` when it is not the last, is not wanted, or stands among batches: ``read`` is to be asked then.
+        Its entry may still have to be written. ``None`` when it is not the last, not wanted, or stands among batches:
+        ``read`` is to be asked then.
         """
         queue = record.queue
-        if queue is None or queue.is_batch or record.queue_offset + 1 != queue.max_offset:
+        if queue is None or not record.is_newest:
             return None
         if accepts is not None and not accepts(to_int(record.tags_code)):
             return None
         data = self._log.slice(record.log_offset, record.size)
         if data is None:
             return None
-        low, high, is_far_behind = queue.min_offset, queue.max_offset, not self.is_near(record.log_offset)
+        low, high, is_far_behind = queue.min_offset, queue.next_offset, not self.is_near(record.log_offset)
         return ReadResult(ReadStatus.FOUND, high, low, high, [data], 1, record.size, is_far_behind)
 
     def _read_batches(

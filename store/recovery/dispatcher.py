@@ -4,9 +4,10 @@ Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, 
 
 - It is the only writer of queues and index. It goes no further than the confirm offset that it is given.
 - Entries are collected per queue and written with one call per queue. Index keys are handed on and built later.
-- Notices come last, when all records of the call are readable.
+- Notices come last, when all records of the call are readable. Who needs a record and not its entry may be told before
+  the entries are written (``coming``): that takes longer than to answer a pull.
 - When a queue cannot be written, the records stay here, in order, and the next call takes them up again; what is
-  already in its queue is not written twice.
+  already in its queue is not written twice, but told twice as coming.
 
 Rules of entries (``EntryRules``; store.md §3.2, §3.3, §3.8, §10.1), the same for records that were just sent, that
 recovery finds in the log, and that are copied from a master. Blocks of records have a second form of them, made with
@@ -40,7 +41,7 @@ from ..files.files import NO_ROOM
 from ..index.key_index import KeyIndex
 
 Arrivals = Callable[[Sequence[Placed]], object]
-"""Told which records have become readable, in log order; those without a queue are among them."""
+"""Told of records, in log order; those without a queue are among them."""
 
 WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
@@ -164,6 +165,7 @@ class Dispatcher:
         self._index = index
         self._waiting: list[Placed] = []
         self._subscribers: tuple[Arrivals, ...] = ()
+        self._coming: Arrivals | None = None
         self.dispatched_offset = dispatched_offset
         self.last_stored_at_ms = 0
         self.last_copied_offset = -1
@@ -182,13 +184,18 @@ class Dispatcher:
         """How much of the log waits for its queue entries."""
         return sum(record.size for record in self._waiting)
 
-    def subscribe(self, arrivals: Arrivals) -> Callable[[], None]:
-        """Tell of records that become readable from now on; return the call that ends it."""
-        self._subscribers += (arrivals,)
-        return lambda: self._unsubscribe(arrivals)
+    def subscribe(self, arrivals: Arrivals, coming: Arrivals | None = None) -> Callable[[], None]:
+        """Tell of records that become readable from now on; return the call that ends it.
 
-    def _unsubscribe(self, arrivals: Arrivals) -> None:
+        ``coming`` is told of them before their entries are written; there is one at most, and it raises nothing.
+        """
+        self._subscribers += (arrivals,)
+        self._coming = coming or self._coming
+        return lambda: self._unsubscribe(arrivals, coming)
+
+    def _unsubscribe(self, arrivals: Arrivals, coming: Arrivals | None) -> None:
         self._subscribers = tuple(one for one in self._subscribers if one is not arrivals)
+        self._coming = None if coming else self._coming
 
     def add(self, records: list[Placed]) -> None:
         """Take records that are in the log, in its order."""
@@ -290,6 +297,9 @@ class Dispatcher:
             for queue, run in runs.items():
                 pending = queue.pending
                 pending += self._rules.entries_of(run)
+            if self._coming is not None:
+                self._coming(ready)
+            for queue in runs:
                 queue.write_pending()
         except (OSError, StoreNotWritableError):
             for queue in runs:

@@ -4,7 +4,9 @@ There are two messages: a single one is answered without a read.
 """
 
 import asyncio
+import errno
 import logging
+import os
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -18,6 +20,8 @@ from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import BatchPart, encode_batch, iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.store.files.files import Files
+from rocketlet.store.files.store_config import ENTRY_BYTES
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -104,6 +108,39 @@ async def test_single_message_wakes_without_a_read(
     fresh = await caller.pull(subscription=subscription)
     assert (woken.code, woken.ext, woken.body) == (fresh.code, fresh.ext, fresh.body)
     assert (woken.code, disk.failed_reads) == (ResponseCode.SUCCESS, 0)
+
+
+class FullQueues(Files):
+    """A disk that has no room for queue entries while ``is_full``."""
+
+    is_full = False
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Refuse what is as long as an entry."""
+        if self.is_full and len(data) == ENTRY_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().pwrite(descriptor, data, position)
+
+
+async def test_message_whose_entry_finds_no_room_comes_twice(settings: dict[str, str], clock: ManualClock) -> None:
+    """Who waits has it before its entry is written; asking on it is sent back, and gets it again when there is room."""
+    disk = FullQueues()
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        await caller.send(queue_id=3)
+        async with asyncio.TaskGroup() as group:
+            pull = await park(group, caller)
+            disk.is_full = True
+            assert (await caller.send(body=b"one")).code == ResponseCode.SUCCESS
+        moved = await caller.pull(queue_offset=1)
+        assert (moved.code, moved.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+        async with asyncio.TaskGroup() as group:
+            again = await park(group, caller)
+            disk.is_full = False
+            clock.advance(1_000)
+            await until(lambda: broker.store.max_offset("T", 0) == 1)
+        answers = [pull.result(), again.result()]
+        assert [(answer.code, answer.ext["nextBeginOffset"]) for answer in answers] == [(ResponseCode.SUCCESS, "1")] * 2
+        assert answers[0].body == answers[1].body
 
 
 @pytest.mark.parametrize("fault", FAULTS)

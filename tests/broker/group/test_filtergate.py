@@ -377,3 +377,13 @@ async def test_table_of_the_real_filter(caller: Caller, vectors: pathlib.Path) -
             pulled = await caller.pull(subscription=expression, **OWN)
             matching = [number for number, result in enumerate(case["results"][:3]) if result is True]
             assert found(pulled) == matching, expression
+
+
+async def test_pull_that_waits_gets_the_message_that_its_expression_wants(caller: Caller) -> None:
+    """It looks at the record itself, when that is readable: nothing else answers it."""
+    await caller.send(queue_id=3)
+    async with asyncio.TaskGroup() as group:
+        pull = group.create_task(caller.pull(subscription="price > 20", sys_flag=HOLD, **OWN))
+        await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+        await caller.send(properties="price\x0130\x02")
+    assert (pull.result().code, pull.result().ext["nextBeginOffset"]) == (ResponseCode.SUCCESS, "1")

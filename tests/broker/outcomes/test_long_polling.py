@@ -18,6 +18,7 @@ LIMIT_MS = 15_000
 def arrival(next_offset: int, tags_code: int) -> list[Appended]:
     """Return the notice that the queue can be read up to an offset."""
     queue = ConsumeQueue(QueueSpace(OS_FILES, "unused", 20_000, Descriptors(OS_FILES, 4)), *KEY)
+    queue.next_offset = next_offset
     return [Appended(0, next_offset - 1, 100, *KEY, 0, 0, b"", queue, tags_code)]
 
 
@@ -25,13 +26,20 @@ class Hold:
     """A waiter that counts how often it was woken."""
 
     def __init__(
-        self, waiters: LongPolling, *, wanted: int = 5, code: int | None = None, key: tuple[str, int] = KEY
+        self,
+        waiters: LongPolling,
+        *,
+        wanted: int = 5,
+        code: int | None = None,
+        key: tuple[str, int] = KEY,
+        takes_newest: bool = False,
     ) -> None:
         self.woken = 0
         self.arrived: Appended | None = None
         self.code = code
         self.asked = 0
-        self.waiter = HeldFetch({key: wanted}, None if code is None else self.accepts, self.wake, PEER)
+        accepts = None if code is None else self.accepts
+        self.waiter = HeldFetch({key: wanted}, accepts, self.wake, PEER, takes_newest)
         waiters.hold(self.waiter, LIMIT_MS)
 
     def accepts(self, record: Appended) -> bool:
@@ -74,6 +82,33 @@ def test_batch_wakes_whoever_wants_any_of_its_messages(waiters: LongPolling) -> 
     waiters.arrived([run])
     assert (by_offset.woken, by_tag.woken, nothing.woken) == (1, 1, 0)
     assert by_tag.asked == 3
+
+
+def test_last_message_of_a_queue_wakes_before_it_is_readable(waiters: LongPolling) -> None:
+    """Only who waits for just that one, wants it, and needs no entry of it; the others are woken behind the entry."""
+    (last,) = arrival(6, 7)
+    woken = [Hold(waiters, takes_newest=True), Hold(waiters, takes_newest=True, code=7)]
+    others = [Hold(waiters), Hold(waiters, wanted=4, takes_newest=True), Hold(waiters, wanted=6, takes_newest=True)]
+    unwanted = Hold(waiters, takes_newest=True, code=8)
+    waiters.coming([last])
+    assert [hold.arrived for hold in woken] == [last, last]
+    assert sum(hold.woken for hold in (*others, unwanted)) == 0
+    waiters.arrived([last])
+    assert [hold.woken for hold in (*woken, *others, unwanted)] == [1, 1, 1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("next_offset", [7, None])
+def test_message_that_more_follow_wakes_when_it_is_readable(waiters: LongPolling, next_offset: int | None) -> None:
+    """So does one without a queue."""
+    (record,) = arrival(6, 0)
+    assert isinstance(record.queue, ConsumeQueue)
+    if next_offset is None:
+        record.queue = None
+    else:
+        record.queue.next_offset = next_offset
+    hold = Hold(waiters, takes_newest=True)
+    waiters.coming([record])
+    assert hold.woken == 0
 
 
 def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: LongPolling) -> None:

@@ -66,6 +66,28 @@ def test_read_of_an_arrival_is_that_of_its_place(directory: StoreDirectory, seed
     store.close()
 
 
+def test_record_that_comes_is_read_before_its_entry_is_there(directory: StoreDirectory) -> None:
+    """The same as is read behind it; who has unsubscribed is not told."""
+    store = directory.open()
+    found: list[tuple[int, ReadResult | None]] = []
+
+    def look(records: Sequence[Placed]) -> None:
+        (record,) = records[-1].records()
+        found.append((store.max_offset("T", 0), store.read_newest(record)))
+
+    unsubscribe = store.subscribe(lambda _: None, look)
+    for number in range(3):
+        store.append(new_record())
+        store.commit()
+        readable, newest = found[-1]
+        assert newest is not None
+        assert (readable, in_bytes(newest)) == (number, in_bytes(store.read("T", 0, number, LIMITS)))
+    unsubscribe()
+    store.append(new_record())
+    store.commit()
+    assert len(found) == 3
+
+
 def test_arrival_whose_topic_is_gone_is_not_read(directory: StoreDirectory) -> None:
     """It has no queue any more."""
     store = directory.open()
