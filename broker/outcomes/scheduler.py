@@ -514,7 +514,10 @@ class ArrivalNotices:
 
     def coming(self, records: Sequence[Placed]) -> None:
         """Tell who need not wait until records are readable."""
-        self._tell(self._coming, records)
+        try:
+            self._coming(records)
+        except Exception:  # the fault boundary of a notice
+            _log_failed_notice(records)
 
     def hand_out_behind(self, step: Callable[[], object]) -> None:
         """Take a step that makes records readable, and hand them out at once."""
@@ -530,18 +533,19 @@ class ArrivalNotices:
         collected, self._collected = self._collected, []
         for records in collected:
             for tell in self._told:
-                self._tell(tell, records)
+                try:
+                    tell(records)
+                except Exception:  # the fault boundary of a notice
+                    _log_failed_notice(records)
 
-    def _tell(self, tell: Arrivals, records: Sequence[Placed]) -> None:
-        try:
-            tell(records)
-        except Exception:  # the fault boundary of a notice
-            _log.exception(
-                "notifying long polls and deliveries of %d messages from log offset %d on failed; "
-                "the messages are stored, long polls find them when they time out",
-                sum(len(placed.records()) for placed in records),
-                records[0].log_offset,
-            )
+
+def _log_failed_notice(records: Sequence[Placed]) -> None:
+    _log.exception(
+        "notifying long polls and deliveries of %d messages from log offset %d on failed; "
+        "the messages are stored, long polls find them when they time out",
+        sum(len(placed.records()) for placed in records),
+        records[0].log_offset,
+    )
 
 
 def by_topic(takers: Mapping[str, Callable[[Appended], object]]) -> Arrivals:
