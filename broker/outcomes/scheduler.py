@@ -24,7 +24,7 @@ Fetches that wait (``PullRequestHoldService``; spec behaviour.md B.4.7):
 7. A commit only counts and collects what has arrived. It is handed out behind the answers to the producers: by whoever
    has served a read, else by the loop. Who is woken is answered at once, not with others of the turn.
 8. A fetch that wants just the last message of its queue, and can tell by its tags, is answered before the entry of that
-is written. Should that fail, the store takes nothing more, and a consumer that asks on is told where the queue ends.
+   is written. Should that fail, the store takes nothing more, and a consumer that asks on is told where the queue ends.
 9. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
    producer nor the store notices.
 """
@@ -77,18 +77,6 @@ class CommitParticipant(Protocol):
         ...
 
 
-class Readers(Protocol):
-    """Those who wait for messages (``ArrivalNotices``)."""
-
-    def are_waiting(self, records: Sequence[Placed]) -> bool:
-        """Tell whether a fetch stands at the queue of any of these."""
-        ...
-
-    def hand_out_behind(self, step: Callable[[], object]) -> None:
-        """Take a step that makes records readable, and hand them out at once."""
-        ...
-
-
 class Follower(Protocol):
     """Somebody who copies the log."""
 
@@ -116,7 +104,7 @@ class Scheduler:
         self._followers: Sequence[Follower] = ()
         self._stall: DiskStall | None = None
         self._has_left = False  # queue entries of a commit
-        self.readers: Readers | None = None
+        self.readers: ArrivalNotices | None = None
         """Who is served before slaves, where senders wait for these."""
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
@@ -249,10 +237,10 @@ class Scheduler:
             else:
                 outcome.is_settled = True  # what ``settle`` does when nobody waits yet
 
-    def _waiting_readers(self) -> Readers | None:
+    def _waiting_readers(self) -> "ArrivalNotices | None":
         """Return whom ``make_readable`` will wake, fetches that wait for what is planned; ``None`` if nobody waits."""
-        readers = self.readers
-        return readers if self._group is None and readers and readers.are_waiting(self.store.planned) else None
+        readers = None if self._group is not None else self.readers
+        return readers if readers is not None and readers.are_waiting(self.store.planned) else None
 
     def _keep_waiting(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
         """Keep who waits for the disk or for slaves; return the others."""

@@ -207,16 +207,14 @@ class FetchOperation:
         return wanted if type(wanted) is Refusal else self._read(fetch, wanted, arrived)
 
     def _read(self, fetch: FetchRequest, wanted: PullFilter, arrived: Appended | None = None) -> Fetched:
-        most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
-        limits = ReadLimits(max(fetch.max_messages, 1), most_bytes)
         if self._offsets.resets:
             reset_to = self._offsets.take_reset(fetch.consumer_group, fetch.topic, fetch.queue_id)
             if reset_to is not None:
                 return self._send_elsewhere(fetch, reset_to)
-        accepts, accepts_record = wanted[:2]
+        most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
+        limits, (accepts, accepts_record) = ReadLimits(max(fetch.max_messages, 1), most_bytes), wanted[:2]
         counts = self._counts
-        began_at_ms = counts.monotonic_ms()
-        result = None
+        began_at_ms, result = counts.monotonic_ms(), None
         if arrived is not None and arrived.queue_offset == fetch.queue_offset and accepts_record is None:
             result = self._read_newest(arrived, accepts)
         if result is None:

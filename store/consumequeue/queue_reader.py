@@ -152,10 +152,8 @@ class QueueReader:
         if isinstance(accepts, TagCodeFilter):
             taken = self._take_found(entries, limits, accepts) if accepts_record is None else None
             accepts = accepts.codes.__contains__  # no call of Python for each entry
-        elif accepts is None and isinstance(accepts_record, RecordFilter):
+        elif accepts is None and (accepts_record is None or isinstance(accepts_record, RecordFilter)):
             taken = self._take_found(entries, limits, accepts_record)
-        elif accepts is None and accepts_record is None and codecs is not None:
-            taken = self._take_found(entries, limits, None)
         if taken is None:
             taken = self._take(layout.iter_unpack(entries), limits, accepts, accepts_record)
         is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes

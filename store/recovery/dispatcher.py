@@ -5,7 +5,7 @@ Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, 
 - It is the only writer of queues and index. It goes no further than the confirm offset that it is given.
 - Entries are collected per queue and written with one call per queue. Index keys are handed on and built later.
 - Notices come last, when all records of the call are readable. Who needs a record and not its entry may be told before
-  the entries are written (``coming``): that takes longer than to answer a pull.
+  the entries are written (``coming``), and need not wait for that.
 - When a queue cannot be written, the records stay here, in order, and the next call takes them up again; what is
   already in its queue is not written twice, but told twice as coming.
 
