@@ -92,22 +92,25 @@ def test_lost_answer_leaves_a_message(client: str, driver: Driver, broker: Rocke
 
 @newest_clients
 def test_kill_and_restart_in_mid_traffic(driver: Driver, broker: RocketmqBroker) -> None:
-    """A broker that is killed among 500 sends and started again has each message that was answered, where it said."""
+    """A broker that is killed among 500 sends and started again has each message that was answered, where it said.
+
+    How many fail meanwhile depends on the client's speed; those before the first fault and after the restart do not.
+    """
     topic = broker.topic(queues=1)
-    messages = [Outgoing(b"%d" % number) for number in range(500)]
+    messages = [Outgoing(b"%d" % number) for number in range(600)]
     fault = broker.faults.add(on="send", topic=topic, after=200, times=None, answer=Fault.DROP)
     with Producer(driver, namesrv=broker.nameserver) as producer:
-        begun = producer.begin_send(topic, *messages)
+        begun = producer.begin_send(topic, *messages[:500])
         fault.wait()
         fault.remove()
         broker.kill()
         broker.restart()
-        results = producer.finish_send(begun)
+        results = [*producer.finish_send(begun), *producer.send(topic, *messages[500:])]
     found = stored(broker, topic)
     answered = [
         (sent.queue_offset, message.body) for sent, message in zip(results, messages, strict=True) if not sent.error
     ]
-    assert len(answered) > 400
+    assert not any(sent.error for sent in [*results[:200], *results[500:]])
     assert all(found[queue_offset] == body for queue_offset, body in answered)
     clients = {each.client for each in broker.requests(on="send", topic=topic)}
     assert all(each is None or producer.name in each for each in clients)
