@@ -5,7 +5,9 @@ Rules (``GroupCommitService``, ``FlushDiskWatcher``)
        whom it answered have sent again, or after ``GATHER_S``: a flush for few costs as much as one for all, and a
        sender who misses it waits for two. Where they do not come, the next ``_REST`` flushes wait for nobody. This is
        time of the loop: senders to a broker whose clock stands are answered.
-    2. When a flush is over: records become readable, the sends are answered, in order, and then the pulls that wait.
+    2. When a flush is over: the sends are answered, in order, their records become readable, and the pulls that wait
+       for them are answered. Answers go out before the entries of queues are written: behind them, 16 senders had 0.87
+       of their rate. Nothing is read in between.
     3. Whoever waits longer than syncFlushTimeout is late: its message is stored and becomes readable when the disk is
        done (FLUSH_DISK_TIMEOUT).
     4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
@@ -153,17 +155,19 @@ class GroupCommit:
                 for outcome in group.outcomes:
                     outcome.failure = failure
                     self._settle(outcome)
-        flushed, answered = self._store.flushed_offset, 0
+        flushed = self._store.flushed_offset
+        answered: list[Outcome[Any]] = []
         while self._waiting and self._waiting[0].log_end <= flushed:
-            outcomes = self._waiting.popleft().outcomes
-            answered += len(outcomes)
-            for outcome in outcomes:
-                self._settle(outcome)
+            answered += self._waiting.popleft().outcomes
+        for outcome in {outcome.on_settled: outcome for outcome in answered}.values():
+            outcome.goes_at_once = True  # and takes the others of its connection along
+        for outcome in answered:
+            self._settle(outcome)
         self._store.advance()
         self._progress.set()
         self._is_requested = flushed < self._requested_end and failure is None
         if answered:
-            self._missing, self._gather_until = answered, self._loop.time() + GATHER_S
+            self._missing, self._gather_until = len(answered), self._loop.time() + GATHER_S
         self._plan_flush()
         if self._watch is not None:
             self._watch.ended(is_owed=self._is_requested)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ...common.errors import StoreNotWritableError
@@ -118,7 +119,8 @@ class CoalescingWorker(Generic[W]):
     def __init__(self, name: str, serve: Callable[[W], StoreNotWritableError | None]) -> None:
         self._name = name
         self._serve = serve
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._wakes: SimpleQueue[None] = SimpleQueue()
         self._serving = threading.Lock()
         self._thread: threading.Thread | None = None
         self._work: W | None = None
@@ -130,7 +132,7 @@ class CoalescingWorker(Generic[W]):
 
     def request(self, work: W, done: Done | None = None) -> None:
         """Do the work and all asked for before; ``done`` is called once for a round, however often it was given."""
-        with self._condition:
+        with self._lock:
             if self._work is None:
                 self._work = work
             else:
@@ -141,7 +143,7 @@ class CoalescingWorker(Generic[W]):
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()  # when the system has no thread left, the next request tries again
                 self._thread = thread
-            self._condition.notify()
+        self._wakes.put(None)
 
     def run_now(self, work: W) -> StoreNotWritableError | None:
         """Do the work, and all asked for before, on the caller's thread; return why it failed."""
@@ -149,25 +151,23 @@ class CoalescingWorker(Generic[W]):
 
     def close(self) -> None:
         """Do what was asked for and end the thread."""
-        with self._condition:
-            self._is_closing = True
-            self._condition.notify()
+        self._is_closing = True
+        self._wakes.put(None)
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def _run(self) -> None:
         while True:
-            with self._condition:
-                while self._work is None and not self._is_closing:
-                    self._condition.wait()
-                if self._work is None:
-                    return
-            self._run_round(None)
+            self._wakes.get()
+            if self._work is not None:
+                self._run_round(None)
+            elif self._is_closing:
+                return
 
     def _run_round(self, added: W | None) -> StoreNotWritableError | None:
         with self._serving:
-            with self._condition:
+            with self._lock:
                 work, self._work = self._work, None
                 waiters, self._waiters = self._waiters, {}
             if work is None:

@@ -4,12 +4,17 @@ import asyncio
 import logging
 import pathlib
 from collections.abc import AsyncGenerator, Coroutine
+from itertools import islice
 from typing import Any
 
 import pytest
+from clientframes import sends
+from memory_connection import connect_in_memory
 from raw_calls import Caller, open_caller, send_header, until
+from served import observe
 from slow_disk import SlowDisk
 
+from rocketlet.broker import server
 from rocketlet.broker.outcomes import group_commit
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
@@ -20,6 +25,7 @@ from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -113,6 +119,33 @@ async def test_one_flush_serves_all_who_wait(caller: Caller, disk: SlowDisk) -> 
         disk.go_on()
     assert disk.syncs - before == 2
     assert [answer.result().ext["queueOffset"] for answer in rest] == order == [str(number) for number in range(1, 21)]
+
+
+async def test_answers_go_out_before_queue_entries_are_written(
+    settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Senders go on meanwhile; those of one connection are answered with one write."""
+    steps: list[str] = []
+
+    class WatchedDisk(Files):
+        def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
+            steps.append("entries")
+            return super().pwrite(descriptor, data, position)
+
+    def note_answers(data: bytes) -> None:
+        steps.append(f"{data.count(b'queueOffset')} answers")
+
+    observed, config = observe(monkeypatch, server), BrokerConfig.from_java({**settings, "flushDiskType": "SYNC_FLUSH"})
+    async with Broker(config, clock, WatchedDisk()):
+        connection, transport = connect_in_memory(observed[0].handlers, clock)
+        sending = sends("T", 1, b"body")
+        connection.data_received(next(sending))
+        await transport.has_written.wait()  # the topic is there
+        steps.clear()
+        monkeypatch.setattr(transport, "write", note_answers)
+        connection.data_received(b"".join(islice(sending, 3)))
+        await until(lambda: "entries" in steps)
+    assert steps[:2] == ["3 answers", "entries"]
 
 
 async def leave_one_behind(group: asyncio.TaskGroup, caller: Caller, disk: SlowDisk) -> asyncio.Task[Command]:
