@@ -198,8 +198,8 @@ def test_group_changes_to_pop_and_back(
 ) -> None:
     """A client that asks the broker pulls, pops and pulls again; what it refuses comes again, whatever it does then.
 
-    Each change waits until the group is past what it refused. What is still in hand then comes twice, rightly, and so
-    may what comes behind it: the member's last question is held by the broker, and takes a message that it pulls too.
+    Each change waits until the group is past what it refused. What is still in hand then comes twice, rightly. So may
+    the last message: a pop that the broker still holds leases it, though the member, which pulls it, has dropped that.
     """
     topic, group = new_topic(1), new_topic(1)
 
