@@ -4,6 +4,7 @@ It runs in an environment of its own, which has nothing of ours. Commands run si
 process ends without any good-bye. What the client logs from a warning on goes to stderr.
 """
 
+import asyncio
 import base64
 import functools
 import importlib
@@ -21,6 +22,7 @@ from typing import Any, cast
 # The client has no types: as a value it may be anything.
 rocketmq: Any = importlib.import_module("rocketmq")
 protocol: Any = importlib.import_module("rocketmq.grpc_protocol")
+connection: Any = importlib.import_module("rocketmq.v5.client.connection")
 
 Arguments = dict[str, Any]
 Answer = dict[str, Any]
@@ -315,6 +317,15 @@ class GrpcDriver:
         return held.each(arguments["numbers"], change)
 
 
+def begin_worker() -> None:
+    """Let a thread have the client's event loop.
+
+    Where another thread was the first to make a channel, the client fails in one that has no loop; the main thread of a
+    program has one by itself.
+    """
+    asyncio.set_event_loop(connection.RpcClient.get_channel_io_loop())
+
+
 def main() -> None:
     """Answer until stdin ends."""
     warnings_only = logging.StreamHandler()
@@ -322,7 +333,8 @@ def main() -> None:
     warnings_only.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger("rocketmq-python-client").addHandler(warnings_only)
     driver = GrpcDriver()
-    workers = ThreadPoolExecutor(MOST_COMMANDS_AT_ONCE)
+    connection.RpcClient()  # starts the loop
+    workers = ThreadPoolExecutor(MOST_COMMANDS_AT_ONCE, initializer=begin_worker)
     for line in sys.stdin.buffer:
         workers.submit(driver.answer, line)
     os._exit(0)
