@@ -24,6 +24,7 @@ cdef object _crc32 = zlib.crc32
 cdef Py_ssize_t _HEAD_BYTES = 88
 cdef Py_ssize_t _MOST_PROPERTY_BYTES = 32_767
 cdef int64_t _MOST_LOG_OFFSET = 0x7FFFFFFF00000000
+cdef int32_t _SMALL_BYTES = 0x10000
 cdef uint32_t _MAGIC_V1 = 0xDAA320A7
 cdef uint32_t _HOSTS_V6 = 0x30
 
@@ -296,7 +297,7 @@ def parse_handle(str text):
 def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
     """Return bounds, count and size of records, and entries seen (``TagCodeFilter.find_runs``).
 
-    Without ``codes`` all are wanted.
+    Without ``codes`` all are wanted. Returns ``None`` for another order, or if one that was seen is not small.
     """
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(entries)
     cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, code_count = 0, each
@@ -308,6 +309,9 @@ def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
     if not wants_all:
         code_count, wanted = len(codes), codes.data.as_ints
     for place in range(end):
+        size = <int32_t>read_int(data + 8)
+        if size < 0 or size >= _SMALL_BYTES:
+            return None
         code = <int32_t>read_int(data + 16)
         for each in range(code_count):
             if wanted[each] == code:
@@ -317,7 +321,6 @@ def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
                 data += 20
                 continue
         log_offset = <int64_t>((<uint64_t>read_int(data) << 32) | read_int(data + 4))
-        size = <int32_t>read_int(data + 8)
         if log_offset < run_end or log_offset > _MOST_LOG_OFFSET:
             return None
         if count == 0:

@@ -75,7 +75,10 @@ class TagCodeFilter:
         return f"<TagCodeFilter {len(self.codes)}>"
 
     def find_runs(self, entries: bytes, most: int) -> Runs | None:
-        """Return where the first ``most`` records of wanted codes are; ``None`` if they lie in another order."""
+        """Return where the first ``most`` records of wanted codes are.
+
+        ``None`` if they lie in another order, or an entry up to the last of them is not small (``are_small``).
+        """
         if codecs is not None:
             found = codecs.find_tagged(entries, self._array, most)
             return None if found is None else Runs(*found)
@@ -97,6 +100,8 @@ class TagCodeFilter:
             if count >= most:
                 seen = place + 1
                 break
+        if not are_small(entries[: seen * ENTRY_BYTES]):
+            return None
         if count:
             bounds.append(run_end)
         return Runs(bounds, count, total, seen)

@@ -281,7 +281,7 @@ class QueueReader:
         near_from, last_at = log.max_offset - self.near_bytes, len(entries) - ENTRY_BYTES
         first, last = ENTRY.unpack_from(entries)[0], ENTRY.unpack_from(entries, last_at)[0]
         is_near = first >= near_from
-        if is_near != (last >= near_from) or not are_small(entries):
+        if is_near != (last >= near_from):
             return None
         most = min(limits.max_messages, config.max_memory_messages if is_near else config.max_disk_messages)
         most_bytes = min(limits.max_bytes, config.max_memory_bytes if is_near else config.max_disk_bytes)
@@ -291,7 +291,7 @@ class QueueReader:
             found = None if codecs is None else codecs.find_tagged(entries, None, most)
         else:
             base = first - first % log.file_bytes
-            if not log.min_offset <= first < log.max_offset:
+            if not log.min_offset <= first < log.max_offset or not are_small(entries):
                 return None
             found = wanted.find_runs(entries, log.segment_view(base)[: log.max_offset - base], base, most)
         if found is None:

@@ -26,7 +26,12 @@ class Ground:
 
     def __init__(self) -> None:
         self.us = 1_000_000
-        self.poll = BusyPoll(MEAN_US, lambda: 1000 * self.us)
+        self.others_us = 0
+        """How long a thread runs that waits for the core, when it gets it."""
+        self.poll = BusyPoll(MEAN_US, lambda: 1000 * self.us, self._let_others_run)
+
+    def _let_others_run(self) -> None:
+        self.us += self.others_us
 
     def serve(self, peer: str, *, reads: int = 1, each_us: int = 100) -> None:
         """Have reads of a peer served, so long after each other."""
@@ -161,6 +166,16 @@ async def test_rests_longest_when_a_turn_took_long() -> None:
     await asyncio.sleep(0)
     assert not ground.poll.is_looking
     assert await ground.rest_us() == 256_000
+
+
+async def test_others_go_first() -> None:
+    """Who waits for the core gets it while the poll looks, which counts as looking."""
+    ground = Ground()
+    await ground.start()
+    ground.others_us = 2 * MEAN_US
+    await ground.look(2, step_us=1)
+    assert not ground.poll.is_looking
+    assert await ground.rest_us() == 1_000
 
 
 async def test_ended_connection_is_not_kept() -> None:
