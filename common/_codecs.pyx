@@ -366,7 +366,8 @@ def find_known(bytes entries, log, int64_t base, tuple known, Py_ssize_t most):
     """Return bounds, count and size of records, and entries seen, by verdicts on their values (``SqlFilter.find_runs``).
 
     ``known`` are the marks of the values, and the verdicts by values. Returns the place of the first entry about whose
-    values there is no verdict; ``None`` for records in another order, in another file or of another kind than most.
+    values there is no verdict; ``None`` for records in another order, in another file, not small or of another kind
+    than most.
     """
     cdef const uint8_t *entry = <const uint8_t *>PyBytes_AS_STRING(entries)
     cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, start, stop, text_at
@@ -384,6 +385,8 @@ def find_known(bytes entries, log, int64_t base, tuple known, Py_ssize_t most):
             start = log_offset - base
             stop = start + <int32_t>read_int(entry + 8)
             if log_offset < base or log_offset < run_end or stop < start or stop > buffer.len:
+                return None
+            if stop - start >= _SMALL_BYTES:
                 return None
             text_at = find_text(data, start, stop)
             if text_at < 0:

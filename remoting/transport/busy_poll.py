@@ -10,8 +10,8 @@ Rules
     3. Without credit it rests, twice as long each time, until a peer has asked fast enough to fill it up.
     4. A turn that took much longer than it takes to look says that somebody else wants the core, or the loop. It rests
        longest then: the system makes those wait who always run.
-    5. Each of these turns first lets a thread run that waits for this core, as those of a peer may that has got many
-       messages: a Java consumer takes a tenth more for it.
+    5. Each look first lets a thread run that waits for this core. A Java consumer has such threads when it has got many
+       messages, and takes up to a tenth more of them for it.
     6. Who has one core only never looks: its peer needs the core to ask.
 """
 

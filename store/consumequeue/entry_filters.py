@@ -9,6 +9,8 @@ Rules:
 
 - An entry whose mark is set may have a wanted code; whoever reads it compares the code. Entries without one have none.
 - Codes are compared as Java's ints: the hash counts, whatever stands above it.
+- ``find_runs`` leaves to its caller, by ``None``, records that lie in another order, and any that it sees which is not
+  below ``SMALL_BYTES``: such a one may end a batch.
 
 ``find_runs`` has a compiled twin (``common/_codecs.pyx``): with it a pull that gets 32 of 128 takes 27 us in the broker
 instead of 38.
@@ -75,10 +77,7 @@ class TagCodeFilter:
         return f"<TagCodeFilter {len(self.codes)}>"
 
     def find_runs(self, entries: bytes, most: int) -> Runs | None:
-        """Return where the first ``most`` records of wanted codes are.
-
-        ``None`` if they lie in another order, or an entry up to the last of them is not small (``are_small``).
-        """
+        """Return where the first ``most`` records of wanted codes are; ``None`` to be asked about each."""
         if codecs is not None:
             found = codecs.find_tagged(entries, self._array, most)
             return None if found is None else Runs(*found)

@@ -32,7 +32,7 @@ from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .appended import Appended
 from .batch_queue import NO_MIN_OFFSET, BatchQueue, Unit
 from .consume_queue import ENTRY, PRE_BLANK_SIZE, Entry
-from .entry_filters import INT_CODES, SMALL_BYTES, RecordFilter, TagCodeFilter, are_small
+from .entry_filters import INT_CODES, SMALL_BYTES, RecordFilter, TagCodeFilter
 from .offset_by_time import Boundary, batch_offset_by_time, offset_by_time
 from .queue_table import QueueTable
 
@@ -291,7 +291,7 @@ class QueueReader:
             found = None if codecs is None else codecs.find_tagged(entries, None, most)
         else:
             base = first - first % log.file_bytes
-            if not log.min_offset <= first < log.max_offset or not are_small(entries):
+            if not log.min_offset <= first < log.max_offset:
                 return None
             found = wanted.find_runs(entries, log.segment_view(base)[: log.max_offset - base], base, most)
         if found is None:

@@ -270,13 +270,31 @@ def test_wanted_records_are_found_alike(
         {start for start, _ in taken} - {start + size for start, size in taken}
     )
     assert sum(end - start for start, end in zip(starts, ends, strict=True)) == total
+    check_joined(log, view, base, bounds)
+
+
+def check_joined(log: bytes, view: memoryview, base: int, bounds: list[int]) -> None:
+    """Check that runs are joined, and not if their size is another one, or if they are not in the file."""
+    starts, ends = bounds[::2], bounds[1::2]
     joined = b"".join([log[start - base : end - base] for start, end in zip(starts, ends, strict=True)])
+    total = len(joined)
     assert codecs.join_runs(memoryview(log), base, bounds, total) == joined
     for other in (total + 1, total - 1):
         assert other < 0 or codecs.join_runs(view, base, bounds, other) is None
     if bounds:
         assert codecs.join_runs(view, base + 1, bounds, total) is None or bounds[0] > base
         assert codecs.join_runs(view[: ends[-1] - base - 1], base, bounds, total) is None
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(SMALL_BYTES - 1, True), (SMALL_BYTES, False)])
+def test_only_small_records_are_found(size: int, is_small: bool) -> None:
+    """One that is larger may end a batch, which is for the caller to see."""
+    head = len(encode_record(NewRecord("T", 0, b"", b"number\x011\x02", {}, 0, 0, 0, bytes(8)), 0, 0, 0, bytes(8)))
+    new = NewRecord("T", 0, bytes(size - head), b"number\x011\x02", {}, 0, 0, 0, bytes(8))
+    record_bytes = encode_record(new, 0, 0, 0, bytes(8))
+    entries = INT_CODES.pack(0, len(record_bytes), 0)
+    found = compile_sql("number = '1'").find_runs(entries, memoryview(record_bytes), 0, 1)
+    assert (found is not None, len(record_bytes)) == (is_small, size)
 
 
 def test_hash_without_a_positive_counterpart_is_zero() -> None:
