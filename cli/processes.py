@@ -18,9 +18,9 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import click
 
@@ -60,7 +60,7 @@ class _BrokerProcess:
         self._settings = dict(plan.settings)
         self._clock = clock
         self._is_coloured = shows_colours()
-        self._process: asyncio.subprocess.Process | None = None
+        self._creating: asyncio.Task[asyncio.subprocess.Process] | None = None
         self._last_line = ""
         self.is_stopping = False
 
@@ -73,20 +73,8 @@ class _BrokerProcess:
         Raises:
             ConfigError: It has ended instead.
         """
-        secrets = {key: value for key, value in self._settings.items() if key in SECRET_KEYS and value}
-        told = ((key, value) for key, value in self._settings.items() if key not in secrets)
-        pairs = [part for key, value in told for part in ("--set", f"{key}={value}")]
-        with _written(format_java_properties(secrets)) as secrets_fd:
-            process = self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "rocketlet", "broker", "--watched", self.name),
-                *("--secrets", str(secrets_fd), *_log_options(self._logs), *self._options, *pairs),
-                env={**os.environ, "FORCE_COLOR": "1"} if self._is_coloured else None,  # its stderr is a pipe
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # ^C is for who watches over it
-                pass_fds=(secrets_fd,),
-            )
+        self._creating = tasks.start(self._create(), f"make {self.name}")
+        process = await asyncio.shield(self._creating)  # who gives up meanwhile has it stopped nevertheless
         assert process.stdout is not None, "it is a pipe"
         assert process.stderr is not None, "it is one, too"
         said = tasks.start(self._pass_on(process.stderr), f"log of {self.name}")
@@ -100,14 +88,29 @@ class _BrokerProcess:
             self._settings[_GRPC_PORT] = grpc.rpartition(":")[2]
         return ready
 
+    async def _create(self) -> asyncio.subprocess.Process:
+        secrets = {key: value for key, value in self._settings.items() if key in SECRET_KEYS and value}
+        told = ((key, value) for key, value in self._settings.items() if key not in secrets)
+        pairs = [part for key, value in told for part in ("--set", f"{key}={value}")]
+        with _written(format_java_properties(secrets)) as secrets_fd:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "rocketlet", "broker", "--watched", self.name),
+                *("--secrets", str(secrets_fd), *_log_options(self._logs), *self._options, *pairs),
+                env={**os.environ, "FORCE_COLOR": "1"} if self._is_coloured else None,  # its stderr is a pipe
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # ^C is for who watches over it
+                pass_fds=(secrets_fd,),
+            )
+
     async def watch(self, tasks: TaskScope) -> None:
         """Start it again whenever it has ended, until it is stopped."""
         pause_ms = FIRST_PAUSE_MS
         while True:
             began_at_ms = self._clock.monotonic_ms()
-            process = self._process
-            assert process is not None, "it has been started"
-            code = await process.wait()
+            assert self._creating is not None, "it has been started"
+            code = await self._creating.result().wait()
             if self.is_stopping:
                 return
             if self._clock.monotonic_ms() - began_at_ms >= LASTS_MS:
@@ -123,10 +126,12 @@ class _BrokerProcess:
                 _log.warning("%s is ready again", self.name)
 
     async def stop(self) -> None:
-        """Ask it to stop, and wait until it has."""
+        """Ask it to stop, and wait until it has, also if it is just being made."""
         self.is_stopping = True
-        process = self._process
-        if process is not None and process.returncode is None:
+        if self._creating is None:
+            return
+        await asyncio.wait([self._creating])
+        if self._creating.exception() is None and (process := self._creating.result()).returncode is None:
             process.terminate()
             await process.wait()
 
@@ -184,7 +189,7 @@ class BrokerProcesses:
         """
         brokers = [_BrokerProcess(plan, self._clock) for plan in plans]
         self._brokers += brokers
-        starting = [self._tasks.start(_try(broker.start(self._tasks)), f"start {broker.name}") for broker in brokers]
+        starting = [self._tasks.start(_try(broker, self._tasks), f"start {broker.name}") for broker in brokers]
         ready: list[dict[str, str]] = []
         for outcome in [await task for task in starting]:
             if isinstance(outcome, ConfigError):
@@ -206,9 +211,9 @@ def _written(text: str) -> Generator[int]:
         os.close(reading)
 
 
-async def _try(starting: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str] | ConfigError:
+async def _try(broker: _BrokerProcess, tasks: TaskScope) -> dict[str, str] | ConfigError:
     try:
-        return await starting
+        return await broker.start(tasks)
     except ConfigError as error:
         return error
 

@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 
 import pytest
 from command_line import COMMAND, Refuse, Running, Start
@@ -180,3 +181,32 @@ async def test_slave_on_its_own_is_told_its_master(start: Start, tmp_path: pathl
 def test_contradictions_of_roles(refuse: Refuse, options: list[str], said: str) -> None:
     """What is for a slave alone, and what a slave needs."""
     assert said in refuse("broker", "--ephemeral", "--broker-port", "0", *options)
+
+
+GIVE_UP = """
+import asyncio, os, pathlib, sys, uvloop
+from rocketlet.cli.processes import BrokerProcesses, ProcessPlan
+from rocketlet.remoting.transport.event_loop import LoopClock
+
+async def give_up(turns, store):
+    logs = {"log_level": "info", "log_format": "text", "verbose": False}
+    told = {"storePathRootDir": store, "listenPort": "0"}
+    async with BrokerProcesses(LoopClock()) as processes, asyncio.TaskGroup() as group:
+        starting = group.create_task(processes.start([ProcessPlan(f"broker-{name}", logs, [], told) for name in "abc"]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+    print(pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text(), end="")
+
+for turns in range(12):
+    uvloop.run(give_up(turns, sys.argv[1]))
+"""
+
+
+def test_start_that_is_given_up_leaves_no_process(tmp_path: pathlib.Path) -> None:
+    """However far the brokers have come into being, they are stopped before the block is left."""
+    store = tmp_path / "given up"
+    command = [sys.executable, "-W", "error", "-c", GIVE_UP, str(store)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not store.exists()
